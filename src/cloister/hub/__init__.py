@@ -11,10 +11,10 @@
     web/         pages and HTTP API over all of these
     ops/         processes, backup and restore, the demo
 
-The way of a request is the way of the data: web → gateway → policy → plan → approval → queue → worker → ledger →
-rows → release. Only `datasets` can open a sealed table, and only a worker asks it to.
+A request passes through: web → gateway → policy → plan → approval → queue → worker → ledger →
+rows → release. Only `datasets` can open a sealed table, and only a worker calls it for that.
 
-The Python client is the room `cloister.client`.
+The Python client is the package `cloister.client`.
 """
 
 import warnings

@@ -1,11 +1,11 @@
-"""What each person usually does with a dataset, and how far today is from that: a score that explains itself.
+"""Usual activity of each user on a dataset, and a score with reasons for how far the last day differs from it.
 
-Insiders misuse rights that they have. So the last day is compared with the eight weeks before it, for each person on
-their own: how many requests, how much was spent, how often the policy said no, at which hours, which tables, how many
-datasets. Each signal gives points and a sentence; an owner is told when they add up to ALERT_AT. Nothing is
-blocked by a score: it is the owner who presses the switch that pauses the dataset.
+Insiders misuse rights that they have. Therefore the last day of each user is compared with the eight weeks before it:
+number of requests, amount spent, refusals by the policy, hours, tables, and number of datasets. Each signal gives
+points and a sentence; the owner is notified when the points reach ALERT_AT. A score blocks nothing: the owner decides
+whether to pause the dataset.
 
-Only requests are looked at, never rows or answers.
+Only requests are read, never rows or answers.
 """
 
 import math
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["ALERT_AT", "TABLES", "ActivityEvent", "ActivityProfile", "Signal", "profile", "profiles", "watch"]
 
 ALERT_AT = 6.0
-TABLES = "tables"  # in a job's plan: what it asks about
+TABLES = "tables"  # in a job's plan: the tables it reads
 _DAY = 86_400.0
 _LOOK_BACK_DAYS = 56
-_ENOUGH = 10  # requests before somebody has a usual way
+_ENOUGH = 10  # requests before a user has a usual pattern
 _MOST = 5.0  # points of one signal: none alone raises an alert
 
 
@@ -41,11 +41,11 @@ class ActivityEvent:
     """One request.
 
     Attributes:
-        time: when.
-        refused: whether the policy, a limit or a reviewer said no.
-        spent: as a share of the dataset's cap.
-        tables: what it asked about, if that is known.
-        elsewhere: of another dataset: only that it happened counts.
+        time: the time of the request.
+        refused: True if the policy, a limit or a reviewer refused it.
+        spent: the loss as a share of the dataset's cap.
+        tables: the tables of the request, if known.
+        elsewhere: True for another dataset: only its number counts.
     """
 
     time: float
@@ -57,7 +57,7 @@ class ActivityEvent:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One way in which the last day differs, with its points."""
+    """One difference of the last day, with its points."""
 
     name: str
     points: float
@@ -66,17 +66,17 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class ActivityProfile:
-    """What somebody does with a dataset.
+    """Activity of a user on a dataset.
 
     Attributes:
-        requests: in the last day.
-        usual: requests on a day, before.
-        refused: of the last day's.
-        spent: the share of the cap that the last day cost.
-        hours: how many requests in each hour of the day (UTC), all together.
-        tables: asked about, all together.
-        score: the signals' points.
-        signals: those that gave points.
+        requests: the requests of the last day.
+        usual: the usual number of requests per day before.
+        refused: the refused requests of the last day.
+        spent: the share of the cap spent in the last day.
+        hours: the requests in each hour of the day (UTC), over the whole time.
+        tables: the tables requested, over the whole time.
+        score: the sum of the signals' points.
+        signals: the signals with points.
     """
 
     requests: int
@@ -90,12 +90,12 @@ class ActivityProfile:
 
     @property
     def alert(self) -> bool:
-        """Whether the owner should look."""
+        """Return True if the owner should look."""
         return self.score >= ALERT_AT
 
 
 def profile(events: Iterable[ActivityEvent], at: float) -> ActivityProfile:
-    """The profile of one person's requests. Pure: the same events give the same score."""
+    """Compute the profile of one user's requests. Pure: the same events give the same score."""
     every = [one for one in events if at - (_LOOK_BACK_DAYS + 1) * _DAY < one.time <= at]
     here = [one for one in every if not one.elsewhere]
     last = [one for one in here if one.time > at - _DAY]
@@ -127,7 +127,7 @@ def _requests(last: list[ActivityEvent], before: list[ActivityEvent], days: floa
     if len(before) < _ENOUGH:
         return None
     usual = len(before) / days
-    # As many standard deviations as a count of that mean has: what comes at random varies by its square root.
+    # In standard deviations of a count with that mean: the variance of random arrivals is the mean.
     points = _limited((len(last) - usual) / math.sqrt(usual + 1) - 1)
     return Signal("requests", points, f"{len(last)} requests in a day; usual are {usual:.1f}.")
 
@@ -135,7 +135,7 @@ def _requests(last: list[ActivityEvent], before: list[ActivityEvent], days: floa
 def _spending(last: list[ActivityEvent], before: list[ActivityEvent], days: float) -> Signal | None:
     spent = sum(one.spent for one in last)
     if len(before) < _ENOUGH:
-        points = _limited(12 * spent)  # a quarter of the whole budget in a newcomer's first day: three points
+        points = _limited(12 * spent)  # a quarter of the whole budget on a new user's first day: three points
         return Signal("spending", points, f"{spent:.1%} of the budget in a day, by somebody with no past here.")
     usual = sum(one.spent for one in before) / days
     points = _limited(math.log2((spent + 0.001) / (usual + 0.001)) - 1)
@@ -169,7 +169,7 @@ def _tables(last: list[ActivityEvent], before: list[ActivityEvent]) -> Signal | 
 def _datasets(elsewhere: list[ActivityEvent], at: float) -> Signal | None:
     known = {one.elsewhere for one in elsewhere if one.time <= at - _DAY}
     new = {one.elsewhere for one in elsewhere if one.time > at - _DAY} - known
-    # How many, not which: other owners' datasets are not this owner's business.
+    # The number only: other owners' datasets must not be named to this owner.
     points = min(max(len(new) - 1.0, 0.0), 3.0)
     return Signal("datasets", points, f"{len(new)} other datasets were asked for the first time on the same day.")
 
@@ -186,7 +186,7 @@ def _hour(event: ActivityEvent) -> int:
 
 
 def profiles(session: Session, dataset: Dataset, at: float | None = None) -> list[tuple[Person, ActivityProfile]]:
-    """Everybody who asked something of a dataset in the last eight weeks, the most unusual first."""
+    """Return the profile of every user who sent a request on a dataset in the last eight weeks, most unusual first."""
     moment = now() if at is None else at
     events = _events(session, dataset, moment - (_LOOK_BACK_DAYS + 1) * _DAY)
     people = session.scalars(sa.select(Person).where(Person.id.in_(events)))
@@ -195,10 +195,10 @@ def profiles(session: Session, dataset: Dataset, at: float | None = None) -> lis
 
 
 def watch(hub: "Hub", at: float | None = None) -> int:
-    """Tell owners about people who are far from their past; how many alerts. A worker calls this now and then.
+    """Notify owners of unusual activity; return the number of alerts. A worker calls this periodically.
 
-    One alert a day for a person and a dataset. The owner's own requests raise none. Scores are computed outside of the
-    transaction that writes: it would keep everybody else from writing.
+    At most one alert a day for each user and dataset. The owner's own requests raise none. Scores are computed outside
+    of the writing transaction, which would block all other writers.
     """
     moment = now() if at is None else at
     with hub.database.reading() as session:
@@ -246,7 +246,7 @@ def _told(session: Session, dataset: Dataset, person: Person, moment: float) -> 
 def _events(session: Session, dataset: Dataset, since: float) -> dict[int, list[ActivityEvent]]:
     found: dict[int, list[ActivityEvent]] = {}
     cap = Loss.from_json(dataset.budget)
-    # The tables were written down when the job was planned: nothing is parsed here, however many jobs there are.
+    # The tables were recorded when the job was planned: no SQL is parsed here.
     columns = (Job.person_id, Job.created, Job.state, Job.plan[TABLES].label("tables"), Spent.loss)
     jobs = sa.select(*columns).outerjoin(Spent, Spent.job_id == Job.id)
     for job in session.execute(jobs.where(Job.dataset_id == dataset.id, Job.created > since)):
@@ -268,7 +268,7 @@ def _events(session: Session, dataset: Dataset, since: float) -> dict[int, list[
 
 
 def _share(loss: Loss, budget: Loss) -> float:
-    """A rough share: an epsilon budget is compared through its rho, as it is for reading only."""
+    """Return a rough share; an epsilon budget is compared through its rho. For display only."""
     if not loss.amount:
         return 0.0
     cap = Rules.of("budget", budget).cap

@@ -1,7 +1,7 @@
-"""Copies of the ledger for an auditor, and the same check that `cloister ledger verify` does offline.
+"""Copies of the ledger for an auditor, and the check that `cloister ledger verify` does offline.
 
-A copy is an SQLite file with exactly the signed entries, wherever the ledger itself lives. It holds accounts, losses,
-times and hashes of requests: no question, no answer, no row.
+A copy is an SQLite file with exactly the signed entries, wherever the ledger itself is stored. It holds accounts,
+losses, times and hashes of requests: no question, no answer, no row.
 """
 
 from pathlib import Path
@@ -19,17 +19,17 @@ __all__ = ["check_ledger", "copy_ledger", "kept_head"]
 
 
 def kept_head(hub: "Hub") -> Head | None:
-    """The newest head that is kept outside the ledger."""
+    """Return the newest head that is kept outside the ledger."""
     return HeadFile(hub.settings.head).read()
 
 
 def check_ledger(hub: "Hub") -> Report:
-    """Recompute every hash, signature and total, and that the ledger contains the head kept outside it."""
+    """Recompute every hash, signature and total; check that the ledger contains the head kept outside it."""
     return verify(hub.settings.ledger, hub.key.public, kept_head(hub))
 
 
 def copy_ledger(hub: "Hub", path: Path) -> Head | None:
-    """Write every entry, as it was signed, into a new file; the head it ends with."""
+    """Write every entry, as it was signed, into a new file; return the last head."""
     source, copy, head = open_store(hub.settings.ledger, "read"), open_store(path, "create"), None
     try:
         with source.reading() as original, copy.writing() as tables:

@@ -1,7 +1,7 @@
 """Statements of account: who spent what, for which purpose, when, and what is left.
 
-Every figure comes from the ledger's signed entries. The jobs in the hub's own database say for which purpose; if the
-two do not agree, the statement says so and names the entry or the job: `problems` is shown loudly.
+Every figure comes from the ledger's signed entries. The jobs in the hub's own database add the purpose. If the two do
+not agree, `problems` names the entry or the job, and the page shows it prominently.
 """
 
 import json
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 __all__ = ["StatementLine", "Mine", "Statement", "Sum", "for_owner", "for_user", "only", "share"]
 
 
-# What the ledger's signed entries say about each account, read on from where we stopped the last time.
+# Charges by account, from the ledger's signed entries; each read continues where the last one stopped.
 #
 # The chain is checked while it is read (hashes, order, the newest signature), so a figure on a page comes from
-# entries that hang together and that the hub signed. Memory grows with the charges, by some hundred bytes each.
+# a consistent chain that the hub signed. Memory grows with the charges, by some hundred bytes each.
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ class Charged:
     """One loss in one account.
 
     Attributes:
-        entry: its number in the ledger.
-        time: in seconds since 1970.
+        entry: the number of the ledger entry.
+        time: the time in seconds since 1970.
         kind: reserve, charge or write-off.
-        loss: in the account's measure.
+        loss: the loss in the account's measure.
         request: SHA-256 of the request's text.
-        analyst: whose account was debited in the same entry, or whose account this is; empty if nobody's.
-        state: `charged`; `released` if it was committed; `void` if it was given back.
+        analyst: the user whose account was debited in the same entry, or whose account this is; empty if none.
+        state: `charged`; `released` if it was committed; `void` if it was cancelled.
     """
 
     entry: int
@@ -69,7 +69,7 @@ class Charged:
 
 
 class Charges:
-    """Follows one ledger."""
+    """Charges of one ledger, by account."""
 
     def __init__(self, hub: "Hub") -> None:
         self._place = hub.settings.ledger
@@ -80,13 +80,13 @@ class Charges:
         self._open: dict[int, tuple[str, ...]] = {}  # reserves that are neither committed nor voided
 
     def of(self, account: str) -> list[Charged]:
-        """Every charge of an account, oldest first; those that were given back say so."""
+        """Return every charge of an account, oldest first; voided charges are marked."""
         with self._lock:
             self._follow()
             return list(self._accounts.get(account, {}).values())
 
     def accounts(self) -> list[str]:
-        """Every account that was ever charged."""
+        """Return every account that was ever charged."""
         with self._lock:
             self._follow()
             return sorted(self._accounts)
@@ -129,7 +129,7 @@ _guard = threading.Lock()
 
 
 def charges_of(hub: "Hub") -> Charges:
-    """The charges of a hub's ledger; the same object every time, so that nothing is read twice."""
+    """Return the charges of a hub's ledger; always the same object, so that nothing is read twice."""
     with _guard:
         if hub not in _books:
             _books[hub] = Charges(hub)
@@ -141,18 +141,18 @@ _NOBODY = "nobody named"
 
 @dataclass(frozen=True, slots=True)
 class StatementLine:
-    """One spend.
+    """One charge in a statement.
 
     Attributes:
-        entry: its number in the ledger.
-        time: when it was charged.
-        loss: what the account paid.
+        entry: the number of the ledger entry.
+        time: the time of the charge.
+        loss: the loss of the account.
         state: `charged`; `released` if an answer was given.
-        what: the kind of work, or `write-off`.
-        job_id: which job; None if no job of this hub fits.
-        person_id: who asked.
+        what: the job type, or `write-off`.
+        job_id: the job; None if no job of this hub matches.
+        person_id: the requesting user.
         person: their name.
-        purpose: what for.
+        purpose: the stated purpose.
     """
 
     entry: int
@@ -168,7 +168,7 @@ class StatementLine:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Spends that have something in common."""
+    """Sum of charges with the same user, purpose or month."""
 
     label: str
     loss: Loss
@@ -178,13 +178,13 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A dataset's account.
+    """Statement of a dataset's account.
 
     Attributes:
-        balance: as the ledger has it now; None if the account was never opened.
-        lines: every spend, newest first.
+        balance: the current balance in the ledger; None if the account was never opened.
+        lines: every charge, newest first.
         by_person, by_purpose, by_month: sums, largest first (months in order).
-        problems: where the ledger and the hub's jobs do not agree; empty if all is well.
+        problems: differences between the ledger and the hub's jobs; empty if there are none.
     """
 
     dataset: str
@@ -197,19 +197,19 @@ class Statement:
 
     @property
     def share(self) -> float:
-        """How much of the budget is gone, from 0 to 1."""
+        """Return the spent share of the budget, from 0 to 1."""
         return 0.0 if self.balance is None else share(self.balance.spent, self.balance.rules.cap)
 
 
 @dataclass(frozen=True, slots=True)
 class Mine:
-    """What one person spent of one dataset.
+    """Charges of one user on one dataset.
 
     Attributes:
-        dataset: its name.
-        spent: by this person, as the ledger has it in their own account; None if they have none.
-        left: of the whole dataset, for everybody; None for somebody who may not know of it now.
-        lines: their own spends, newest first.
+        dataset: the name of the dataset.
+        spent: the total of the user's own account in the ledger; None if they have none.
+        left: the rest of the dataset's budget, for all users; None if the user may not see the dataset now.
+        lines: the user's charges, newest first.
     """
 
     dataset: str
@@ -219,7 +219,7 @@ class Mine:
 
 
 def for_owner(hub: "Hub", session: Session, dataset: Dataset) -> Statement:
-    """Everything that was spent of a dataset. For its owner and for auditors: it names people, no answers."""
+    """Return the statement of a dataset, for its owner and for auditors: it names users, but holds no answers."""
     charged = [one for one in charges_of(hub).of(dataset.name) if one.state != "void"]
     jobs = _Jobs(session, sa.select(Job).where(Job.dataset_id == dataset.id).options(defer(Job.plan)))
     balance = _balance(hub, dataset.name)
@@ -237,7 +237,7 @@ def for_owner(hub: "Hub", session: Session, dataset: Dataset) -> Statement:
 
 
 def only(statement: Statement, person: Person) -> Statement:
-    """What a data user may read of a statement: the total, and their own spends."""
+    """Return the part of a statement that a data user may read: the total, and their own charges."""
     lines = tuple(one for one in statement.lines if one.person_id == person.id)
     if statement.balance is None:
         return Statement(statement.dataset, None, lines, (), (), (), ())
@@ -247,9 +247,9 @@ def only(statement: Statement, person: Person) -> Statement:
 
 
 def for_user(hub: "Hub", session: Session, person: Person, environment: Environment) -> list[Mine]:
-    """What a person spent, dataset by dataset.
+    """Return a user's charges by dataset.
 
-    What is left of a dataset is told only to those who may know of it now: it shows what others spend.
+    What is left of a dataset is shown only to users who may see the dataset now: it reveals what others spend.
     """
     wanted = sa.select(Dataset).join(Spent, Spent.dataset_id == Dataset.id).where(Spent.person_id == person.id)
     found = []
@@ -266,18 +266,18 @@ def for_user(hub: "Hub", session: Session, person: Person, environment: Environm
 
 
 def analyst(person_id: int) -> str:
-    """What the ledger calls a person: `visits@person-3` is theirs on visits."""
+    """Return a user's name in the ledger: `visits@person-3` is their account on visits."""
     return f"person-{person_id}"
 
 
 def person_number(word: str) -> int | None:
-    """The person behind an account's analyst: 17 for `person-17`."""
+    """Return the user's id of an account's analyst: 17 for `person-17`."""
     before, _, digits = word.partition("-")
     return int(digits) if before == "person" and digits.isascii() and digits.isdigit() else None
 
 
 def share(spent: Loss, cap: Loss) -> float:
-    """How much of a cap is gone: of its amount or of its delta, whichever is more."""
+    """Return the spent share of a cap: of its amount or of its delta, whichever is larger."""
     parts = [Fraction(spent.amount) / cap.amount if cap.amount else Fraction(0)]
     if cap.delta:
         parts.append(spent.delta / cap.delta)
@@ -285,7 +285,7 @@ def share(spent: Loss, cap: Loss) -> float:
 
 
 class _Jobs:
-    """Finds the job behind a charge: by the digest of its request, or by the entry that its receipt names."""
+    """Finds the job of a charge: by the digest of its request, or by the entry that its receipt names."""
 
     def __init__(self, session: Session, wanted: sa.Select[Job]) -> None:
         self.all = list(session.scalars(wanted.order_by(Job.id)))
@@ -302,7 +302,7 @@ class _Jobs:
         if (found := self._by_entry.get(charged.entry)) is not None:
             return found
         same = self._by_digest.get(charged.request, [])
-        # If one request was charged again for a later job, it is the newest that had begun by then.
+        # If one request was charged again for a later job, take the newest job that had begun by then.
         return next((job for job in reversed(same) if (job.started or job.created) <= charged.time + 1), None)
 
     def line(self, charged: Charged) -> StatementLine:
@@ -348,7 +348,7 @@ def _problems(
 
 
 def _unbooked(session: Session, dataset: Dataset, paid: dict[int, Loss]) -> Iterable[str]:
-    """The limits a day and a person count what was set aside: less than what was charged would be too lenient."""
+    """Find charges above the reserved amount: the limits per day and per person would be too lenient."""
     booked = session.execute(sa.select(Spent.job_id, Spent.loss).where(Spent.dataset_id == dataset.id))
     aside = {number: Loss.from_json(loss) for number, loss in booked}
     for number, loss in paid.items():
@@ -379,7 +379,7 @@ def _balance(hub: "Hub", key: str) -> Balance | None:
 
 
 def _entries(receipts: str | None) -> list[int]:
-    """The ledger entries that a job's receipts name; one receipt a line."""
+    """Return the ledger entries that a job's receipts name; one receipt per line."""
     found = []
     for line in (receipts or "").splitlines():
         try:

@@ -1,6 +1,6 @@
-"""A card for a person in the data: what anybody could learn about them at most, from everything released so far.
+"""Card for a data subject: limits on what can be learned about them from all releases so far.
 
-The promise is a limit on belief. Say somebody thinks, before reading any release, that a fact about you is true with
+The promise is a limit on belief. Suppose that a reader believes, before any release, that a fact about you is true with
 probability p. Whatever else they know, and whatever they do with the releases, afterwards they can believe it with at
 most
 
@@ -12,9 +12,9 @@ release can be seen as one that reveals everything with probability delta and is
 
 Which facts: `taking part` is whether you are in the data at all; `a fact` is which of two things is in your records
 when it is known that you are in it. For add/remove neighbours the second is a group of two (one version of you removed,
-another added), so its limit is weaker, and we say so.
+another added), so its limit is weaker, and the card says so.
 
-The share of right guesses of somebody who starts at fifty-fifty is (1 + TV)/2, where TV is the total variation distance
+The share of right guesses of a reader who starts at fifty-fifty is (1 + TV)/2, where TV is the total variation distance
 between what is released with and without you: at most (e^epsilon - 1 + 2 delta)/(e^epsilon + 1), and for rho also at
 most sqrt(rho/2) (Pinsker, as the Kullback-Leibler divergence is at most rho). The smallest of these is shown.
 """
@@ -31,7 +31,7 @@ __all__ = ["NOT_PROMISED", "PRIORS", "Belief", "Card", "card", "cards", "percent
 
 PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2), Fraction(9, 10))
 DELTA = Fraction(1, 10**6)  # where the budget names none: one in a million
-_BEYOND = 700  # e^700 is no limit any more, and larger powers only take longer to compute
+_BEYOND = 700  # e^700 is no useful limit, and larger powers only take longer to compute
 _TRIED = tuple(Fraction(step, 8) for step in range(1, 81))
 
 NOT_PROMISED = (
@@ -46,12 +46,12 @@ NOT_PROMISED = (
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """How far a belief can move.
+    """Limits on the change of one belief.
 
     Attributes:
-        prior: before anything was released.
-        most: afterwards, at most; rounded up.
-        least: afterwards, at least; rounded down.
+        prior: the belief before any release.
+        most: the largest belief afterwards; rounded up.
+        least: the smallest belief afterwards; rounded down.
     """
 
     prior: Fraction
@@ -60,22 +60,22 @@ class Belief:
 
     @property
     def words(self) -> tuple[str, str, str]:
-        """Prior, least and most as percentages; each rounded to the side that promises less."""
+        """Return prior, least and most as percentages, each rounded to the side that promises less."""
         return percent(self.prior), percent(self.least, up=False), percent(self.most)
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What one person may rely on.
+    """Guarantees for one data subject.
 
     Attributes:
-        loss: the total it speaks of, as the ledger adds it.
-        epsilon: the same as an epsilon, at `delta`.
+        loss: the total loss in the ledger.
+        epsilon: the loss as an epsilon, at `delta`.
         delta: the probability with which the limit does not hold.
-        odds: by how much the odds of taking part can change at most; None for no limit worth the name.
-        guess: how often a fifty-fifty guess on taking part can be right at most.
+        odds: the largest factor by which the odds of taking part can change; None if there is no useful limit.
+        guess: the largest share of right fifty-fifty guesses on taking part.
         taking_part: limits on the belief that one is in the data; empty if that is not protected (replace-one).
-        fact: limits on the belief in a fact about somebody who is known to be in it.
+        fact: limits on the belief in a fact about a person who is known to be in the data.
         fact_epsilon: the epsilon behind these.
         fact_delta: the probability with which these do not hold.
     """
@@ -92,12 +92,12 @@ class Card:
 
     @property
     def chance(self) -> str:
-        """The delta in words: `1 in 1,000,000`."""
+        """Return the delta in words: `1 in 1,000,000`."""
         return _chance(self.delta)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The card in plain words."""
+        """Return the card in plain words."""
         if not self.loss.amount and not self.loss.delta:
             return ("Nothing has been released from this data. Nobody has learned anything about you from it.",)
         beliefs, what = (
@@ -127,11 +127,11 @@ class Card:
 
 
 def card(loss: Loss, delta: Fraction | None = None) -> Card:
-    """The card for a total.
+    """Return the card for a total loss.
 
     Args:
-        loss: what all releases together cost: epsilon, (epsilon, delta), or rho with or without a delta.
-        delta: where to read a rho as an epsilon; one in a million unless given. It adds to the loss's own delta.
+        loss: the loss of all releases together: epsilon, (epsilon, delta), or rho with or without a delta.
+        delta: where to convert a rho to an epsilon; one in a million unless given. It adds to the loss's own delta.
 
     >>> card(Loss("epsilon", Fraction(1))).taking_part[2].words
     ('50 %', '26.8 %', '73.2 %')
@@ -154,13 +154,13 @@ def card(loss: Loss, delta: Fraction | None = None) -> Card:
 
 
 def cards(balance: Balance) -> tuple[Card, Card]:
-    """The card for what was spent so far, and for the whole budget: what can ever be spent."""
+    """Return the cards for the loss so far and for the whole budget, the most that can ever be spent."""
     converted = balance.rules.converted or None
     return card(balance.spent, converted), card(balance.rules.cap, converted)
 
 
 def _as_replaced(loss: Loss, known: Loss, at: Fraction) -> Loss:
-    """The loss as it concerns two versions of one person, as an epsilon."""
+    """Return the loss between two versions of one person, as an epsilon."""
     if loss.relation is Relation.REPLACE_ONE or not loss.amount:
         return replace(known, delta=min(2 * known.delta, Fraction(1))) if not loss.amount else known
     if loss.measure == "rho" and not loss.delta:
@@ -179,7 +179,7 @@ def _beliefs(loss: Loss) -> tuple[Belief, ...]:
 
 
 def _guess(loss: Loss, known: Loss) -> Fraction:
-    """The largest share of right guesses from fifty-fifty, rounded up."""
+    """Return the largest share of right guesses from fifty-fifty, rounded up."""
     distances = [Fraction(1), _distance(known.amount, known.delta)]
     if loss.measure == "rho":
         distances.append(_with(sqrt_up(loss.amount / 2), loss.delta))
@@ -189,7 +189,7 @@ def _guess(loss: Loss, known: Loss) -> Fraction:
 
 
 def _distance(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The total variation distance that (epsilon, delta) allows; it grows with e^epsilon."""
+    """Return the total variation distance that (epsilon, delta) allows; it grows with e^epsilon."""
     if epsilon > _BEYOND:
         return Fraction(1)
     odds = _power(epsilon)
@@ -197,17 +197,17 @@ def _distance(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 def _power(epsilon: Fraction) -> Fraction:
-    """e^epsilon, rounded up."""
+    """Return e^epsilon, rounded up."""
     return exp_up(epsilon) if epsilon else Fraction(1)
 
 
 def _with(distance: Fraction, delta: Fraction) -> Fraction:
-    """Outside an event of probability delta the distance is this; inside, anything."""
+    """Combine a distance with an event of probability delta, in which anything may be revealed."""
     return min(distance + delta, Fraction(1))
 
 
 def percent(share: Fraction, up: bool = True) -> str:
-    """A share in per cent with one decimal, rounded up or down.
+    """Return a share in per cent with one decimal, rounded up or down.
 
     >>> percent(Fraction(1, 2)), percent(Fraction(731, 1000)), percent(Fraction(2, 3), up=False)
     ('50 %', '73.1 %', '66.6 %')

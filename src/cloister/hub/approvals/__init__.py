@@ -1,11 +1,11 @@
-"""Asking, and deciding about it: for access to a role, or for a release above a threshold.
+"""Approvals: requests for a role or for a release above a threshold, and decisions on them.
 
-reviewers.py  who may decide: the owner and whom the policy names; never oneself
-access.py     ask for a role of the policy; which roles somebody was granted
-release.py    ask for a release whose cost needs approval; what a decision does to its job
+reviewers.py  who may decide: the owner and the reviewers in the policy; never the requester
+access.py     requests for a role of the policy; granted roles
+release.py    requests for a release whose cost needs approval; the effect of a decision on its job
 decision.py   agree, deny, comment, withdraw, revoke, expire
-notices.py    tell people, on the page
-mail.py       and by e-mail
+mail.py       notifications by e-mail
+visibility.py datasets and jobs that a user may see
 """
 
 from cloister.hub.approvals.access import ask_access, granted_roles

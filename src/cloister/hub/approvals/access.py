@@ -1,4 +1,4 @@
-"""Asking for access: to a role of the dataset's policy, for a purpose. A granted one ends by itself."""
+"""Requests for access to a role of a dataset's policy, for a purpose. Granted access ends by itself."""
 
 from typing import TYPE_CHECKING
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
 __all__ = ["OPEN_DAYS", "ask_access", "askable_purposes", "granted_roles"]
 
 OPEN_DAYS = 14  # how long a request waits for a decision
-_A_DAY = 10  # requests of one person for one dataset
+_A_DAY = 10  # requests of one user for one dataset
 
 
 def ask_access(
     hub: "Hub", session: Session, person: Person, dataset: Dataset, role: str, purpose: str, text: str
 ) -> Request:
-    """Ask the owner to be added to a role of the policy.
+    """Ask the owner for a role of the policy.
 
     Args:
         hub: the hub.
         session: a transaction.
-        person: who asks.
-        dataset: of what.
-        role: a role of the newest policy that is given by request.
-        purpose: one that the role allows.
-        text: why, in the person's own words; only the reviewers read it.
+        person: the requesting user.
+        dataset: the dataset.
+        role: a role of the newest policy that is granted by request.
+        purpose: a purpose that the role allows.
+        text: the reason, in the user's own words; only the reviewers read it.
 
     Raises:
         BadForm: there is no such role or purpose to ask for.
-        NotNow: the same was asked already, or granted, or there is nobody who could decide.
+        NotNow: the same was asked already, or granted, or there is no reviewer who could decide.
     """
     policy = current_policy(hub, session, dataset)
     open_roles = [one.name for one in policy.roles if one.by_request]
@@ -78,7 +78,7 @@ def ask_access(
 
 
 def askable_purposes(policy: Policy, role: Role) -> tuple[str, ...]:
-    """Every purpose that both the policy and the role allow."""
+    """Return every purpose that both the policy and the role allow."""
     narrower = role.purposes or policy.purposes
     return tuple(one.name for one in offered(policy.purposes) if covered_by(one.name, narrower) is not None)
 
@@ -100,7 +100,7 @@ def _refuse_twice(session: Session, person: Person, dataset: Dataset, role: str,
 
 
 def _refuse_many(session: Session, person: Person, dataset: Dataset) -> None:
-    """Refuse more requests than reviewers can be asked to read: each one sends e-mails."""
+    """Refuse too many requests of one user: each one sends e-mails to the reviewers."""
     today = sa.select(sa.func.count()).select_from(Request).where(
         Request.kind == "access",
         Request.person_id == person.id,
@@ -112,9 +112,9 @@ def _refuse_many(session: Session, person: Person, dataset: Dataset) -> None:
 
 
 def granted_roles(session: Session, person: Person, dataset: Dataset) -> set[Grant]:
-    """The roles of this dataset's policy that requests have given somebody, each with the purpose it was asked for.
+    """Return the roles of this dataset's policy that requests have given a user, each with its purpose.
 
-    Hand them to `Subject.of(person, granted_roles(…))`. What was revoked or has ended is not among them.
+    Pass them to `Subject.of(person, granted_roles(…))`. Revoked and ended roles are not included.
     """
     wanted = sa.select(Request.role, Request.purpose).where(
         Request.kind == "access",

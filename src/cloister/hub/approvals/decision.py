@@ -1,7 +1,7 @@
-"""What happens to a request: agreed, granted, denied, commented, withdrawn, revoked, expired.
+"""Decisions on a request: agree, grant, deny, comment, withdraw, revoke, expire.
 
-One reviewer's no is enough to deny; as many different people as are needed must say yes to grant. Who counts is asked
-of the newest policy at that moment: a yes of somebody who is a reviewer no more does not count.
+One denial is enough to deny a request; the required number of different reviewers must agree to grant it. The newest
+policy at that moment defines the reviewers: the agreement of a former reviewer does not count.
 """
 
 from typing import TYPE_CHECKING
@@ -23,14 +23,14 @@ __all__ = ["ACCESS_DAYS", "comment", "decide", "expire", "find", "revoke", "with
 
 ACCESS_DAYS = 365  # how long a granted access lasts unless the reviewer says otherwise
 _LONGEST = 4000
-_IN_A_ROW = 10  # comments of one person without an answer
+_IN_A_ROW = 10  # comments of one user without an answer
 
 
 def find(hub: "Hub", session: Session, person: Person, number: int, *, to_change: bool = False) -> Request:
-    """A request that this person may know of.
+    """Return a request that this user may see.
 
     Raises:
-        NotHere: there is none, or it is not theirs to see.
+        NotHere: there is none, or this user may not see it.
     """
     wanted = sa.select(Request).where(Request.id == number)
     if to_change:
@@ -50,19 +50,19 @@ def decide(
     reason: str,
     days: int = ACCESS_DAYS,
 ) -> Request:
-    """Agree to a request or deny it.
+    """Record a reviewer's agreement or denial.
 
     Args:
         hub: the hub.
         session: a transaction.
-        reviewer: who decides.
-        request: an open one.
-        agreed: yes or no.
-        reason: for whoever asks; a no needs one.
-        days: how long a granted access lasts.
+        reviewer: the deciding user.
+        request: an open request.
+        agreed: True to agree, False to deny.
+        reason: for the requester; a denial needs one.
+        days: the duration of granted access.
 
     Raises:
-        Denied: the reviewer is not one, or asks for it themself.
+        Denied: the user is no reviewer, or is the requester.
         NotNow: it is not open, has expired, or this reviewer has decided already.
     """
     request = find(hub, session, reviewer, request.id, to_change=True)
@@ -98,7 +98,7 @@ def _deny(hub: "Hub", session: Session, reviewer: Person, request: Request, reas
 def _agree(hub: "Hub", session: Session, reviewer: Person, request: Request, reason: str, days: int) -> Request:
     count = {one.id for one in reviewers(hub, session, request.dataset)} - {request.person_id}
     yes = {one.person_id for one in decisions(session, request) if one.agreed} & count
-    if request.job is not None:  # the policy may have become stricter since; never laxer for this request
+    if request.job is not None:  # the policy may have become stricter since; for this request it never becomes laxer
         request.needs = max(request.needs, needs_now(hub, session, request.job))
     granted = len(yes) >= request.needs
     facts = _facts(request)
@@ -122,22 +122,22 @@ def _agree(hub: "Hub", session: Session, reviewer: Person, request: Request, rea
 
 
 def decisions(session: Session, request: Request) -> list[Decision]:
-    """What reviewers said, in order."""
+    """Return the reviewers' decisions, in order."""
     return list(session.scalars(sa.select(Decision).where(Decision.request_id == request.id).order_by(Decision.id)))
 
 
 def comments(session: Session, request: Request) -> list[Comment]:
-    """What was said below it, in order."""
+    """Return the comments on a request, in order."""
     return list(session.scalars(sa.select(Comment).where(Comment.request_id == request.id).order_by(Comment.id)))
 
 
 def comment(hub: "Hub", session: Session, person: Person, request: Request, text: str) -> Comment:
-    """Say something below a request; whoever asks and whoever decides read it.
+    """Add a comment to a request, for the requester and the reviewers.
 
     Raises:
-        NotHere: the request is not this person's to see.
-        BadForm: nothing was said.
-        TooMany: the last comments were all this person's.
+        NotHere: this user may not see the request.
+        BadForm: the comment is empty.
+        TooMany: the last comments were all this user's.
     """
     request = find(hub, session, person, request.id)
     if not text.strip() or len(text) > _LONGEST:
@@ -155,10 +155,10 @@ def comment(hub: "Hub", session: Session, person: Person, request: Request, text
 
 
 def withdraw(hub: "Hub", session: Session, person: Person, request: Request) -> Request:
-    """Take back one's own open request; a job that waits for it is cancelled.
+    """Withdraw one's own open request; a job that waits for it is cancelled.
 
     Raises:
-        Denied: it is somebody else's.
+        Denied: it is another user's.
         NotNow: it is not open.
     """
     request = find(hub, session, person, request.id, to_change=True)
@@ -177,10 +177,10 @@ def withdraw(hub: "Hub", session: Session, person: Person, request: Request) -> 
 
 
 def revoke(hub: "Hub", session: Session, reviewer: Person, request: Request, reason: str) -> Request:
-    """Take back what was granted: an access at once, a release only while its job has not begun.
+    """Revoke a grant: access at once, a release only while its job has not begun.
 
     Raises:
-        Denied: not a reviewer of this dataset.
+        Denied: the user is no reviewer of this dataset.
         NotNow: it is not granted, or the job has begun.
     """
     request = find(hub, session, reviewer, request.id, to_change=True)
@@ -208,7 +208,7 @@ def revoke(hub: "Hub", session: Session, reviewer: Person, request: Request, rea
 
 
 def expire(hub: "Hub", session: Session) -> int:
-    """End what is over: open requests that nobody decided, and granted access. A worker calls this; how many ended."""
+    """End open requests and granted access whose time is over; return how many ended. A worker calls this."""
     over = sa.select(Request).where(Request.state.in_(("open", "granted")), Request.ends <= now())
     ended = 0
     for request in session.scalars(over.order_by(Request.id).limit(500).with_for_update(of=Request, skip_locked=True)):

@@ -1,9 +1,10 @@
-"""E-mail: notices, and links that verify an address. As files into a folder, or through an SMTP server with TLS.
+"""E-mail: notifications, and links that verify an address; written to a folder or sent by SMTP with TLS.
 
 A worker calls `deliver`.
 
-A notice is marked as mailed before it is sent, so that two workers never send it twice, and unmarked if the sending
-failed, so that it is tried again. A process that dies in between loses the e-mail, not the notice: it is on the page.
+A notification is marked as mailed before it is sent, so that two workers never send it twice. If sending fails, the
+mark is removed and it is tried again. A process that dies in between loses the e-mail; the page still shows the
+notification.
 """
 
 import os
@@ -29,14 +30,14 @@ if TYPE_CHECKING:
 
 __all__ = ["deliver"]
 
-_DAYS = 7  # nobody wants e-mail about last year when a mail server is set up today
+_DAYS = 7  # older notifications are not mailed when a mail server is set up
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _TIMEOUT_S = 20
-_Send = Callable[[str, EmailMessage], None]  # under which name, and what
+_Send = Callable[[str, EmailMessage], None]  # file name, message
 
 
 def deliver(hub: "Hub", most: int = 100) -> int:
-    """Send the e-mails that wait; how many were sent. Nothing happens if neither a folder nor a server is set.
+    """Send waiting e-mails; return how many were sent. Does nothing if neither a folder nor a server is set.
 
     Raises:
         StoreFailed: the folder or the server cannot be used now; what was not sent is tried again the next time.
@@ -56,7 +57,7 @@ def deliver(hub: "Hub", most: int = 100) -> int:
 
 
 def _unverified(hub: "Hub", most: int) -> list[int]:
-    """Who waits for a link that verifies their address."""
+    """Return the users who wait for a link that verifies their address."""
     wanted = sa.select(Person.id).where(
         Person.verify_asked > now() - _DAYS * 86400, Person.verified.is_(None), Person.active
     )
@@ -65,8 +66,8 @@ def _unverified(hub: "Hub", most: int) -> list[int]:
 
 
 def _send_link(hub: "Hub", number: int, send: _Send) -> bool:
-    """Make a link and send it. Its secret is nowhere but in the e-mail: a page of the hub would prove no address."""
-    from cloister.hub.users.accounts import make_verify_link  # people tell by notices: not at the top
+    """Create a link and send it. The secret is only in the e-mail: shown on a page it would prove no address."""
+    from cloister.hub.users.accounts import make_verify_link  # accounts send notifications: not at the top
 
     with hub.database.writing() as session:
         mine = sa.update(Person).where(Person.id == number, Person.verify_asked.is_not(None)).values(verify_asked=None)
@@ -103,7 +104,7 @@ def _send_one(hub: "Hub", number: int, send: _Send) -> bool:
             return False  # another worker has it
         notice = session.get_one(Notice, number)
         person = session.get(Person, notice.person_id)
-        # Nothing goes to an address that is only a claim: it may be somebody else's.
+        # Nothing is sent to an unverified address: it may belong to another person.
         known = person is not None and person.active and person.verified is not None
         message = _message(hub.settings, person, notice) if person is not None and known else None
     if message is None:
@@ -113,11 +114,11 @@ def _send_one(hub: "Hub", number: int, send: _Send) -> bool:
 
 
 def _sent(hub: "Hub", name: str, message: EmailMessage, send: _Send, undo: sa.Update) -> bool:
-    """Send it; if that fails, run `undo` so that it is tried again."""
+    """Send an e-mail; if that fails, run `undo` so that it is tried again."""
     try:
         send(name, message)
     except smtplib.SMTPRecipientsRefused:
-        return False  # that address takes no mail: trying again would not help
+        return False  # that address accepts no mail: a retry would not help
     except (OSError, smtplib.SMTPException) as error:
         with hub.database.writing() as session:
             session.execute(undo)
@@ -126,7 +127,7 @@ def _sent(hub: "Hub", name: str, message: EmailMessage, send: _Send, undo: sa.Up
 
 
 def _addressed(settings: "Settings", person: Person, number: str, time: float | None = None) -> EmailMessage | None:
-    """An e-mail without subject and text; None if nothing can be sent to the person's address."""
+    """Return an e-mail without subject and text; None if nothing can be sent to the user's address."""
     message = EmailMessage()
     try:
         message["To"] = person.email
@@ -172,7 +173,7 @@ def _discard(_: object) -> None:
 
 
 def _write(path: Path, message: EmailMessage) -> None:
-    # Under another name first: whoever picks the files up never finds half of one.
+    # Write under another name first: a reader of the folder never finds a partial file.
     part = path.with_suffix(".part")
     with part.open("wb") as file:
         file.write(message.as_bytes())
@@ -182,7 +183,7 @@ def _write(path: Path, message: EmailMessage) -> None:
 
 
 def _connect(address: str) -> smtplib.SMTP:
-    """A signed-in connection. Without TLS only to this machine itself."""
+    """Return a signed-in connection. Without TLS only to this machine."""
     url = urlsplit(address)
     host = url.hostname or ""
     if url.scheme not in ("smtp", "smtps") or not host:
@@ -196,7 +197,7 @@ def _connect(address: str) -> smtplib.SMTP:
         if url.scheme == "smtp":
             server.ehlo()
             if host not in _LOCAL or server.has_extn("starttls"):
-                server.starttls(context=trusted)  # raises if the server cannot: no mail goes out unsealed
+                server.starttls(context=trusted)  # raises if the server has no TLS: no mail is sent unencrypted
         if url.username:
             server.login(unquote(url.username), unquote(url.password or ""))
     except BaseException:

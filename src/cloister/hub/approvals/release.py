@@ -1,4 +1,4 @@
-"""Asking for a release: a job whose cost is above the policy's threshold waits until enough people agree."""
+"""Requests for a release: a job above the policy's cost threshold waits until enough reviewers agree."""
 
 from typing import TYPE_CHECKING
 
@@ -21,10 +21,10 @@ __all__ = ["ask_release", "close_for", "let_go", "needs_now", "turn_away"]
 
 
 def ask_release(hub: "Hub", session: Session, job: Job) -> Request:
-    """Ask for a job that the gateway has stored as `waiting`, in the same transaction.
+    """Ask for approval of a job that the gateway has stored as `waiting`, in the same transaction.
 
     Raises:
-        NotNow: fewer people than the policy asks for may decide about it.
+        NotNow: fewer reviewers than the policy requires may decide on it.
     """
     needs = max(1, needs_now(hub, session, job))
     deciding = [one for one in reviewers(hub, session, job.dataset) if one.id != job.person_id]
@@ -63,15 +63,15 @@ def ask_release(hub: "Hub", session: Session, job: Job) -> Request:
 
 
 def loss_of(job: Job) -> Loss | None:
-    """What the plan says that the job costs the dataset."""
+    """Return the planned cost of the job to the dataset."""
     planned = job.plan.get("loss")
     return None if planned is None else Loss.from_json(planned)
 
 
 def needs_now(hub: "Hub", session: Session, job: Job) -> int:
-    """How many people the newest policy wants to agree to this job: by what it costs whoever asks.
+    """Return how many approvals the newest policy requires for this job, by its cost to the requester.
 
-    That is never less than it costs the dataset, and it is what the policy is asked about while the job runs.
+    That is never less than its cost to the dataset, and it is the cost on which the policy decides while the job runs.
     """
     told = job.plan.get("own") or job.plan.get("loss")
     own = None if told is None else Loss.from_json(told)
@@ -79,17 +79,17 @@ def needs_now(hub: "Hub", session: Session, job: Job) -> int:
 
 
 def let_go(session: Session, job: Job) -> None:
-    """The release was granted: the job may run.
+    """Queue the job of a granted release.
 
     Raises:
-        NotNow: it does not wait any more.
+        NotNow: it no longer waits.
     """
     if not _move(session, job, "waiting", "queued"):
         raise NotNow(f"job {job.id} does not wait for a decision any more: it is {job.state}.")
 
 
 def turn_away(session: Session, job: Job, why: str, *, state: str = "refused", was: str = "waiting") -> bool:
-    """The release was denied, or nobody decided: the job ends, and nothing was spent. False if it does not wait."""
+    """End the job of a denied or expired release; nothing was spent. Return False if it does not wait."""
     if not _move(session, job, was, state):
         return False
     job.problem, job.finished = why, now()
@@ -97,7 +97,7 @@ def turn_away(session: Session, job: Job, why: str, *, state: str = "refused", w
 
 
 def _move(session: Session, job: Job, old: str, new: str) -> bool:
-    # Compared and changed in one statement: a worker or a cancel may be faster.
+    # Compared and changed in one statement: a worker or a cancellation may come first.
     moved = sa.update(Job).where(Job.id == job.id, Job.state == old).values(state=new).returning(Job.id)
     done = session.execute(moved, execution_options={"synchronize_session": False}).first() is not None
     session.refresh(job, ["state"])
@@ -105,7 +105,7 @@ def _move(session: Session, job: Job, old: str, new: str) -> bool:
 
 
 def close_for(hub: "Hub", session: Session, job: Job) -> None:
-    """The job was cancelled by whoever asked: its open request is closed with it."""
+    """Close the open request of a job that its requester cancelled."""
     wanted = sa.select(Request).where(Request.job_id == job.id, Request.state == "open").with_for_update(of=Request)
     for request in session.scalars(wanted):
         request.state = "withdrawn"

@@ -1,4 +1,4 @@
-"""Who may decide about a request: the dataset's owner and the people its policy names. Never oneself."""
+"""Reviewers of a request: the dataset's owner and the users its policy names. Never the requester."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ __all__ = ["current_policy", "may_decide", "may_see", "reviewers"]
 
 
 def current_policy(hub: "Hub", session: Session, dataset: Dataset) -> Policy:
-    """The policy that decides now.
+    """Return the policy in force.
 
     Raises:
         NotHere: there is none, so nothing is allowed.
@@ -25,10 +25,10 @@ def current_policy(hub: "Hub", session: Session, dataset: Dataset) -> Policy:
 
 
 def reviewers(hub: "Hub", session: Session, dataset: Dataset) -> list[Person]:
-    """Everybody who may decide about this dataset's requests, the owner first.
+    """Return every reviewer of this dataset's requests, the owner first.
 
-    Somebody whose account is closed, whose address was not verified, or whom the newest policy no longer names, is not
-    among them.
+    Users whose account is closed, whose address is not verified, or whom the newest policy no longer names are not
+    included.
     """
     named = {address.lower() for address in current_policy(hub, session, dataset).reviewers}
     by_address = sa.and_(Person.email.in_(named), Person.verified.is_not(None))
@@ -37,12 +37,12 @@ def reviewers(hub: "Hub", session: Session, dataset: Dataset) -> list[Person]:
 
 
 def may_decide(hub: "Hub", session: Session, person: Person, request: Request) -> bool:
-    """Whether this person may decide about this request: a reviewer, and not whoever asks."""
+    """Return True if this user may decide on this request: a reviewer other than the requester."""
     return person.id != request.person_id and any(
         one.id == person.id for one in reviewers(hub, session, request.dataset)
     )
 
 
 def may_see(hub: "Hub", session: Session, person: Person, request: Request) -> bool:
-    """Whether this person may know of the request: whoever asks, and whoever decides."""
+    """Return True if this user may see the request: the requester and the reviewers."""
     return person.id == request.person_id or may_decide(hub, session, person, request)

@@ -1,4 +1,4 @@
-"""What a person may know of: datasets and jobs. For everything else the answer is that it is not here."""
+"""Visibility of datasets and jobs for a user. Anything else is reported as not found."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = ["SAME", "concerns", "find_dataset", "find_job", "may_know", "not_here", "result_of", "subject_of"]
 
-SAME = "same_as"  # in the place of a result: the number of the job that has it
+SAME = "same_as"  # in place of a result: the id of the job that has it
 
 
 def subject_of(session: Session, dataset: Dataset, person: Person) -> Subject:
-    """A person as a dataset's policy sees them, with the roles that granted requests give them now."""
+    """Return a user as a dataset's policy sees them, with the roles that granted requests give them now."""
     return Subject.of(person, granted_roles(session, person, dataset))
 
 
 def find_dataset(hub: "Hub", session: Session, person: Person, name: str, environment: Environment) -> Dataset:
-    """The dataset of that name, if this person may know of it.
+    """Return the dataset of that name, if this user may see it.
 
     Raises:
-        NotHere: there is none, or not for them: the two are not told apart.
+        NotHere: there is none, or none that they may see: the two are not distinguished.
     """
     found = session.scalar(sa.select(Dataset).where(Dataset.name == name, Dataset.deleted.is_(None)))
     if found is None or not may_know(hub, session, person, found, environment):
@@ -39,15 +39,15 @@ def find_dataset(hub: "Hub", session: Session, person: Person, name: str, enviro
 
 
 def not_here(name: str) -> NotHere:
-    """The same sentence whether there is no such dataset or it is not this person's to know of."""
+    """Return one error for a dataset that does not exist and for one that this user may not see."""
     return NotHere(f"there is no dataset {name!r:.80} here.")
 
 
 def may_know(hub: "Hub", session: Session, person: Person, dataset: Dataset, environment: Environment) -> bool:
-    """Whether a person may know that a dataset exists: owner, reviewers, and everybody for whom there is a role.
+    """Return True if a user may know that a dataset exists: owner, reviewers, and users with a possible role.
 
-    A role that is given on request counts for whoever could ask for it. Hours, dates and networks do not matter here:
-    outside of them the policy says no, with the reason.
+    A role that is given on request counts for every user who could ask for it. Hours, dates and networks do not matter
+    here: outside of them the policy refuses with the reason.
     """
     if person.id == dataset.owner_id:
         return True
@@ -59,7 +59,7 @@ def may_know(hub: "Hub", session: Session, person: Person, dataset: Dataset, env
 
 
 def concerns(policy: Policy, person: Person, subject: Subject, environment: Environment) -> bool:
-    """Whether a policy speaks of a person at all: as a reviewer, or by a role that could be theirs."""
+    """Return True if a policy concerns a user: as a reviewer, or by a role that could be theirs."""
     if person.verified_email and person.verified_email in {address.lower() for address in policy.reviewers}:
         return True
     return any(_could_be(role, subject, environment) for role in policy.roles)
@@ -71,23 +71,23 @@ def _could_be(role: Role, subject: Subject, environment: Environment) -> bool:
 
 
 def find_job(session: Session, person: Person, job_id: int) -> Job:
-    """A job that is this person's; or one that ran on their dataset, without its result: that is its asker's.
+    """Return a user's own job, or one on their dataset without its result, which only the requester may see.
 
     Raises:
-        NotHere: there is none, or it is somebody else's.
+        NotHere: there is none, or it is another user's.
     """
     job = session.get(Job, job_id) if 0 < job_id < 2**31 else None
     if job is None or person.id not in (job.person_id, job.dataset.owner_id):
         raise NotHere(f"there is no job {job_id} of yours.")
     mine = person.id == job.person_id
     found = result_of(session, job) if mine else None
-    session.expunge(job)  # so that what is left out or put in here stays out of the database
+    session.expunge(job)  # keeps changes made here out of the database
     job.result = found
     return job
 
 
 def result_of(session: Session, job: Job) -> dict[str, Any] | None:
-    """A job's result, loaded now. One that repeats an earlier one of the same person points to it."""
+    """Load a job's result. A result that repeats an earlier one of the same user points to it."""
     own = session.scalar(sa.select(Job.result).where(Job.id == job.id))
     if own is None or SAME not in own:
         return own

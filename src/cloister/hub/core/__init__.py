@@ -1,4 +1,4 @@
-"""What every part of the hub stands on.
+"""Base of the hub: settings, database, keys, audit log and operation.
 
     settings  database  models  migrations/   configuration and storage
     hub                                       one open hub: settings, database, ledger, keys, audit log

@@ -1,12 +1,12 @@
-"""The audit log: what was decided and what was read, by whom; it can be added to and never changed.
+"""Audit log: append-only record of every decision and every read.
 
     hash = SHA-256 of the canonical JSON of an entry, which holds the hash of the entry before it
 
 Every 256th entry is a signed head: number and hash of the entry before it, under the hub's key. A head is also signed
-on every export, and kept in a file outside the database, so that a log whose end was cut off is noticed. The database
-itself refuses UPDATE and DELETE on the table (audit_triggers.py).
+on every export, and kept in a file outside the database, so that a truncated log is detected. The database itself
+refuses UPDATE and DELETE on the table (audit_triggers.py).
 
-Nothing private is ever written here: an entry holds what was asked and what was decided, never an answer or a row.
+Nothing private is written here: an entry holds the request and the decision, never an answer or a row.
 """
 
 import os
@@ -39,7 +39,7 @@ _LAST = sa.select(_table.c.number, _table.c.hash).order_by(_table.c.number.desc(
 
 @dataclass(slots=True)
 class _Waiting:
-    """Something to be written by whoever's turn it is."""
+    """Entry that waits for a thread to write it."""
 
     what: tuple[int | None, str, str, Mapping[str, Any]]
     done: bool = False
@@ -51,9 +51,9 @@ class Audit:
     """Writes, searches, checks and exports the audit log.
 
     Args:
-        database: the hub's.
-        key: the hub's; it signs heads.
-        kept: where to keep the newest signed head, outside the database; None to keep none.
+        database: the hub's database.
+        key: the hub's key, which signs heads.
+        kept: the path of the newest signed head, outside the database; None to keep none.
     """
 
     def __init__(self, database: Database, key: SigningKey, kept: str | os.PathLike[str] | None = None) -> None:
@@ -65,18 +65,18 @@ class Audit:
         self._waiting: list[_Waiting] = []
 
     def write(self, session: Session, person_id: int | None, action: str, object: str, /, **detail: Any) -> int:  # noqa: A002
-        """Add an entry in the caller's transaction, which must be `database.writing()`; its number.
+        """Add an entry in the caller's transaction, which must be `database.writing()`; return its number.
 
         Args:
-            session: the transaction: what it does and this entry happen together or not at all.
-            person_id: who; None for the hub itself.
-            action: what, in a word or two, such as `request.granted`.
-            object: on what, such as `dataset/visits`.
-            detail: what was asked and decided. Never an answer, never a value from a table.
+            session: the transaction; its changes and this entry are committed together or not at all.
+            person_id: the acting user; None for the hub itself.
+            action: the action, such as `request.granted`.
+            object: the object of the action, such as `dataset/visits`.
+            detail: the request and the decision. Never an answer, never a value from a table.
         """
         connection = session.connection()  # without the session's own work: every read writes an entry, too
         if connection.dialect.name == "postgresql":
-            # SQLite's writers take turns anyway. Here, whoever adds to the chain keeps others off its end till commit.
+            # SQLite has one writer at a time. In PostgreSQL this lock keeps the end of the chain until commit.
             connection.execute(_ALONE)
         last = connection.execute(_LAST).first()
         number, previous = (last[0] + 1, last[1]) if last else (1, BEFORE_ALL)
@@ -90,9 +90,9 @@ class Audit:
         return number
 
     def record(self, person_id: int | None, action: str, object: str, /, **detail: Any) -> int:  # noqa: A002
-        """Add an entry in a transaction of its own: for reads, which have none; its number.
+        """Add an entry in a transaction of its own, for reads, which have none; return its number.
 
-        When many threads ask at once, one of them writes for all that wait: one trip to the disk for many entries. It
+        When many threads call this at once, one of them writes the entries of all: one disk write for many entries. It
         returns when the entry is durable.
         """
         mine = _Waiting((person_id, action, object, detail))
@@ -138,18 +138,18 @@ class Audit:
         before: int | None = None,
         most: int = 100,
     ) -> list[AuditEntry]:
-        """Entries, newest first.
+        """Return entries, newest first.
 
         Args:
-            session: for reading.
-            person_id: by whom.
-            action: how the action begins, such as `request.`.
-            object: how the object begins, such as `dataset/visits`.
+            session: a session for reading.
+            person_id: the acting user.
+            action: prefix of the action, such as `request.`.
+            object: prefix of the object, such as `dataset/visits`.
             since: not older than this.
             until: not newer than this.
-            text: occurs in the action, the object or the detail.
+            text: text in the action, the object or the detail.
             before: only entries with a smaller number: the next page.
-            most: how many.
+            most: the largest number of entries.
         """
         wanted = sa.select(AuditEntry).order_by(AuditEntry.number.desc()).limit(max(1, min(most, 1000)))
         if person_id is not None:
@@ -170,12 +170,12 @@ class Audit:
         return list(session.scalars(wanted))
 
     def head(self, session: Session) -> Head | None:
-        """The newest entry, signed now; None while the log is empty."""
+        """Return the newest entry, signed now; None while the log is empty."""
         last = session.execute(_LAST).first()
         return None if last is None else self._sign(last[0], last[1])
 
     def keep(self) -> Head | None:
-        """Sign the newest entry and keep that head outside the database. Called from time to time by a worker."""
+        """Sign the newest entry and store that head outside the database. A worker calls this periodically."""
         with self.database.reading() as session:
             head = self.head(session)
         if head is not None and self._kept is not None:
@@ -186,14 +186,14 @@ class Audit:
         return Head(number, digest, self.key.sign(statement(number, digest)))
 
     def verify(self, session: Session, head: Head | None = None) -> int:
-        """Recompute the whole chain; how many entries hold.
+        """Recompute the whole chain; return the number of valid entries.
 
         Args:
-            session: for reading.
+            session: a session for reading.
             head: a head from an export or a printout: the log must contain it. The kept head is checked too.
 
         Raises:
-            LedgerBroken: an entry was changed, removed or added out of turn; the message names the first bad one.
+            LedgerBroken: an entry was changed, removed or added out of order; the message names the first invalid one.
             HeadRejected: the head was not signed by the hub's key.
         """
         heads = [one for one in (head, self._kept.read() if self._kept else None) if one is not None]
@@ -203,7 +203,7 @@ class Audit:
         return replay.end()
 
     def export(self, session: Session) -> Iterator[bytes]:
-        """The whole log as JSON lines: the form, every entry, and the signed head last. See `verify_export`."""
+        """Export the whole log as JSON lines: the form, every entry, and the signed head last. See `verify_export`."""
         head = self.head(session)
         yield canonical({"form": FORM, "key": str(self.key.public)}) + b"\n"
         if head is None:
@@ -215,8 +215,8 @@ class Audit:
 
 
 def _entries(session: Session) -> Iterator[Entry]:
-    """Every entry in order, some at a time: memory does not grow with the log."""
-    after = -(2**31)  # below any number: a row with an impossible one is met too
+    """Yield every entry in order, in batches: memory does not grow with the log."""
+    after = -(2**31)  # below any number: a row with an invalid number is read too
     page = sa.select(_table).order_by(_table.c.number).limit(_PAGE)
     while rows := session.execute(page.where(_table.c.number > after)).all():
         for row in rows:

@@ -1,7 +1,7 @@
-"""Have the database itself refuse to change the audit log: triggers for SQLite and PostgreSQL.
+"""Triggers with which SQLite and PostgreSQL refuse to change the audit log.
 
-They stop mistakes and stolen credentials of the hub, not the database's administrator; against that one there is the
-chain of hashes and the signed heads.
+They stop mistakes and stolen credentials of the hub, but not the database's administrator; the chain of hashes and the
+signed heads detect changes by the administrator.
 """
 
 from typing import Any
@@ -35,13 +35,13 @@ _DO = {"sqlite": _SQLITE, "postgresql": _POSTGRES}
 
 
 def protect(connection: sa.Connection) -> None:
-    """Add the triggers. A migration calls this after it has made the table (`op.get_bind()`); twice does no harm."""
+    """Add the triggers. A migration calls this after it has created the table (`op.get_bind()`). Idempotent."""
     for command in _DO[connection.dialect.name]:
         connection.exec_driver_sql(command)
 
 
 def unprotect(connection: sa.Connection) -> None:
-    """Remove the triggers: for a migration that must change the table's shape, before it protects it again."""
+    """Remove the triggers, for a migration that must alter the table and then protect it again."""
     for command in _UNDO[connection.dialect.name]:
         connection.exec_driver_sql(command)
 

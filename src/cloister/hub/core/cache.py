@@ -1,4 +1,4 @@
-"""A cache of finished results with a limit in bytes: what was used least recently goes first."""
+"""Cache of results with a limit in bytes and least-recently-used eviction."""
 
 import threading
 from collections import OrderedDict
@@ -12,13 +12,13 @@ __all__ = ["Cache", "size_of"]
 
 
 class Cache:
-    """Results of one process, each computed once while it is remembered.
+    """Results of one process, each computed once while it is cached.
 
-    One result is computed at a time: what a computation takes in passing is taken once, and who asks for the same
-    result meanwhile waits for it. A result that is larger than the limit by itself is not kept.
+    One result is computed at a time: temporary memory is used once, and other callers for the same result wait for it.
+    A result that is larger than the limit by itself is not kept.
 
     Args:
-        limit: in bytes, for all results together.
+        limit: the limit in bytes, for all results together.
     """
 
     def __init__(self, limit: int) -> None:
@@ -29,15 +29,15 @@ class Cache:
 
     @property
     def total(self) -> int:
-        """How many bytes are held, about."""
+        """Return the approximate number of bytes held."""
         return self._total
 
     def get(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """A result that is held, or a new one. What `compute` raises is raised, and not remembered."""
+        """Return the cached result, or compute it. An exception of `compute` is raised and not cached."""
         found = self._find(key)
         if found is None:
             with self._computing:
-                found = self._find(key)  # somebody may have computed it while we waited
+                found = self._find(key)  # another thread may have computed it meanwhile
                 if found is None:
                     found = (compute(),)
                     self._keep(key, found[0])
@@ -62,7 +62,7 @@ class Cache:
 
 
 def size_of(value: Any) -> int:
-    """About how many bytes a result takes: its arrays and texts, and those of its parts."""
+    """Return the approximate size of a result in bytes: its arrays and texts, and those of its parts."""
     if isinstance(value, np.ndarray):
         return int(value.nbytes) + 128
     if isinstance(value, str | bytes):

@@ -1,11 +1,11 @@
-"""A child process with limits of time and memory, watched by the process that started it.
+"""Child process with limits of time and memory, watched by the process that started it.
 
-    parent ── a pipe ── child: does one thing, or one after another
+    parent ── a pipe ── child: runs one task, or several in sequence
        │
-       └─ waits for an answer; says so when the child takes too long or too much memory, or when nobody waits any more.
-          Whoever started it then kills it: a child holds nothing that could be lost
+       └─ waits for an answer; reports when the child takes too long or too much memory, or when the caller is gone.
+          The parent then kills the child, which holds nothing that could be lost
 
-What may take too much (a plan, a file that somebody sent) never runs in a process that serves pages.
+Work without a known bound (a plan, an uploaded file) never runs in a process that serves pages.
 """
 
 import multiprocessing
@@ -23,22 +23,22 @@ from cloister.privacy.errors import BadName, CloisterError
 __all__ = ["Child", "begin", "error_of", "memory_of", "resident", "told"]
 
 Ended = Literal["answer", "time", "memory", "stopped"]
-_CARRIED = ("decision", "wait_s")  # what errors say besides their message
+_CARRIED = ("decision", "wait_s")  # attributes of errors besides their message
 
 
 class Child:
-    """One child process, and this side of its pipe.
+    """One child process, and the parent's end of its pipe.
 
     Args:
-        target: what the child runs: a function of a module, called with the other side of the pipe and `arguments`.
-        arguments: its further arguments.
-        memory: how many bytes of memory it may have.
-        watch_s: how often time and memory are looked at.
-        preload: modules to load before; then the child is forked from a small server that has them. A process without
-            them starts afresh. Either has no threads, locks, connections or keys of ours.
+        target: the function that the child runs, called with the other end of the pipe and `arguments`.
+        arguments: further arguments of the function.
+        memory: the memory limit in bytes.
+        watch_s: the interval at which time and memory are checked.
+        preload: modules to load first; then the child is forked from a small server that has them. A process without
+            them starts afresh. Neither has threads, locks, connections or keys of the parent.
 
     Attributes:
-        pipe: this side of its pipe.
+        pipe: the parent's end of its pipe.
     """
 
     def __init__(
@@ -61,18 +61,18 @@ class Child:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Return True if it runs."""
         return self._process.is_alive()
 
     def wait(self, seconds: float, stop: threading.Event | None = None) -> Ended:
         """Wait until there is something to read, which may be the pipe's end.
 
         Args:
-            seconds: how long at most.
-            stop: set when nobody waits for the answer any more.
+            seconds: the time limit.
+            stop: set when the caller no longer waits for the answer.
 
         Returns:
-            `answer`; or which limit was passed; or `stopped`.
+            `answer`; or the limit that was exceeded; or `stopped`.
         """
         until = time.monotonic() + seconds
         while not self.pipe.poll(self._watch_s):
@@ -85,27 +85,27 @@ class Child:
         return "answer"
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it at once."""
         self._process.kill()
         self._process.join()
         self.pipe.close()
 
 
 def begin(memory: int | None = None) -> None:
-    """Limit the child that calls it: no core dumps, which would hold rows; and so many bytes of memory, if given."""
+    """Limit the calling child: no core dumps, which would hold rows; and this many bytes of memory, if given."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if memory is not None:  # the system is faster than any watch
+    if memory is not None:  # the system enforces this faster than any watch
         resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
 
 
 def told(error: CloisterError) -> tuple[str, str, dict[str, Any]]:
-    """A refusal as it goes through a pipe: its class, its sentence, and what else it says."""
+    """Return an error as it goes through a pipe: class, message and attributes."""
     facts = {name: getattr(error, name) for name in _CARRIED if hasattr(error, name)}
     return type(error).__name__, str(error).removeprefix(f"{error.code}: "), facts
 
 
 def error_of(name: str, said: str, facts: dict[str, Any]) -> CloisterError | None:
-    """The refusal that was told, as if it were made here; None if its class is none of ours."""
+    """Rebuild an error from the pipe; None if its class is not one of ours."""
     kind = getattr(errors, name, None)
     if not (isinstance(kind, type) and issubclass(kind, CloisterError)):
         return None
@@ -116,7 +116,7 @@ def error_of(name: str, said: str, facts: dict[str, Any]) -> CloisterError | Non
 
 
 def memory_of(text: str) -> int:
-    """A size such as 2GB or 512MB, in bytes."""
+    """Return a size such as 2GB or 512MB in bytes."""
     number, units = text.strip().upper(), {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
     units |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
     for unit in sorted(units, key=len, reverse=True):
@@ -126,7 +126,7 @@ def memory_of(text: str) -> int:
 
 
 def resident(process: int | None) -> int:
-    """How much memory a process has, in bytes; 0 if it is gone."""
+    """Return the resident memory of a process in bytes; 0 if it has ended."""
     try:
         pages = Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()
         return int(pages[1]) * resource.getpagesize()

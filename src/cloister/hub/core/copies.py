@@ -1,4 +1,4 @@
-"""Folders for copies of the database in clear: they hold wrapped keys, and must not outlive their process."""
+"""Folders for plaintext copies of the database, which hold wrapped keys and must not outlive their process."""
 
 import fcntl
 import os
@@ -30,7 +30,7 @@ def copy_folder(place: Path) -> Iterator[Path]:
 
 
 def remove_orphaned_copies(place: Path) -> int:
-    """Remove folders whose process has ended without removing them; return how many there were."""
+    """Remove folders whose process has ended without removing them; return their number."""
     removed, long_ago = 0, time.time() - _SETTLED_S
     for folder in place.glob(f"{_PREFIX}*"):
         try:

@@ -1,6 +1,6 @@
-"""The hub's own database: people, policies, jobs, decisions. Never a row of anybody's data.
+"""The hub's own database: users, policies, jobs, decisions. It never holds rows of a dataset.
 
-SQLite in the hub's folder unless CLOISTER_DATABASE_URL names a PostgreSQL.
+SQLite in the hub's folder, unless CLOISTER_DATABASE_URL names a PostgreSQL database.
 """
 
 import time
@@ -16,7 +16,7 @@ __all__ = ["Base", "Database", "now"]
 
 
 class Base(DeclarativeBase):
-    """Every table of the hub."""
+    """Base class of every table of the hub."""
 
     # Every constraint has a name, so that a later migration can change it in SQLite too.
     metadata = sa.MetaData(
@@ -30,12 +30,12 @@ class Base(DeclarativeBase):
 
 
 def now() -> float:
-    """Seconds since 1970, UTC: how every time is kept."""
+    """Return the time in seconds since 1970 (UTC), as every time is stored."""
     return time.time()
 
 
 class Database:
-    """A place for the hub's tables.
+    """Connection to the hub's tables.
 
     Args:
         url: an SQLAlchemy address: sqlite:///… or postgresql+psycopg://….
@@ -54,21 +54,21 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """A session that changes nothing."""
+        """Open a session for reading."""
         with self._sessions() as session:
             yield session
-            session.expunge_all()  # a rollback would empty what was read; pages are drawn from it afterwards
+            session.expunge_all()  # a rollback would expire the loaded objects, which pages still use
             session.rollback()
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
-        """A transaction: all of it or nothing. In SQLite one writer at a time; keep it short."""
+        """Open a transaction. SQLite allows one writer at a time; keep it short."""
         with self._sessions() as session, session.begin():
             session.connection(execution_options={"cloister_writing": True})
             yield session
 
     def migrate(self) -> None:
-        """Bring the tables to this version's shape."""
+        """Migrate the tables to this version."""
         from alembic import command
         from alembic.config import Config
 
@@ -91,6 +91,6 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
 
 
 def _begin_sqlite(connection: Any) -> None:
-    # A reader that becomes a writer later could find that another was faster, and fail: take the lock at the start.
+    # A reader that becomes a writer later could fail because another writer was faster: take the lock at the start.
     writing = connection.get_execution_options().get("cloister_writing")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")

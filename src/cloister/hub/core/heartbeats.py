@@ -1,7 +1,6 @@
 """Heartbeats of workers: a small file for each, written every few seconds while its process lives.
 
-They are files and not rows, so that a worker is seen to live while the database is locked, and so that seeing it needs
-no place in line behind those who write.
+Files, unlike rows, can be written while the database is locked, and read without waiting for its writers.
 """
 
 from pathlib import Path
@@ -10,16 +9,16 @@ from cloister.hub.core.database import now
 
 __all__ = ["LOST_S", "beat", "last", "living", "tidy"]
 
-LOST_S = 30.0  # a worker that has been silent for so long is taken for dead
+LOST_S = 30.0  # a worker that has been silent for this long is assumed dead
 _FORGOTTEN_S = 86_400.0
 
 
 def beat(folder: Path, worker: str) -> None:
-    """Say that a worker lives.
+    """Record that a worker is alive.
 
     Args:
-        folder: the hub's.
-        worker: its name.
+        folder: the hub's folder.
+        worker: the worker's name.
     """
     place = folder / "workers"
     place.mkdir(mode=0o700, exist_ok=True)
@@ -29,21 +28,21 @@ def beat(folder: Path, worker: str) -> None:
 
 
 def living(folder: Path) -> list[str]:
-    """The names of the workers that live."""
+    """Return the names of the living workers."""
     return sorted(name for name, time in _beats(folder).items() if time > now() - LOST_S)
 
 
 def last(folder: Path) -> float | None:
-    """When any worker was seen last; None if none ever was."""
+    """Return when any worker was last seen; None if none ever was."""
     return max(_beats(folder).values(), default=None)
 
 
 def tidy(folder: Path) -> None:
-    """Forget workers that ended a day ago."""
+    """Remove workers that ended more than a day ago."""
     beats = _beats(folder)
     newest = max(beats.values(), default=0.0)
     for name, time in beats.items():
-        if time < now() - _FORGOTTEN_S and time < newest:  # the newest stays: it says when there was one
+        if time < now() - _FORGOTTEN_S and time < newest:  # the newest stays: it shows when there was one
             (folder / "workers" / name).unlink(missing_ok=True)
 
 

@@ -1,6 +1,6 @@
-"""One hub: its settings, its database, its ledger, its keys and its audit log, opened together.
+"""One hub: settings, database, ledger, keys and audit log.
 
-Everything else is a function that is handed a Hub.
+All other parts are functions that take a Hub.
 """
 
 import stat
@@ -22,7 +22,7 @@ __all__ = ["Hub"]
 
 
 class Hub:
-    """What every layer is handed. Nothing is opened before it is used."""
+    """Shared state of every layer. Nothing is opened before it is used."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -31,7 +31,7 @@ class Hub:
 
     @classmethod
     def create(cls, settings: Settings) -> "Hub":
-        """A new hub in an empty or missing folder: master key, signing key, ledger, tables."""
+        """Create a hub in an empty or missing folder: master key, signing key, ledger, tables."""
         from cloister.hub.core.keys import MasterKey
 
         settings.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -42,7 +42,7 @@ class Hub:
         for name in ("sealed", "records", "uploads"):
             (settings.folder / name).mkdir(mode=0o700, exist_ok=True)
         if settings.master_key:
-            MasterKey.load(settings)  # one that cannot be read is refused before anything is made
+            MasterKey.load(settings)  # an unreadable one is refused before anything is created
         elif not hub.master_key_file.exists():
             MasterKey.create(hub.master_key_file)
         hub.database.migrate()  # before the signing key, which marks a folder as a hub
@@ -56,7 +56,7 @@ class Hub:
 
     @classmethod
     def open(cls, settings: Settings) -> "Hub":
-        """A hub that exists, brought to this version's shape."""
+        """Open an existing hub and migrate it to this version."""
         hub = cls(settings)
         if not hub.signing_key_file.exists():
             raise NotNow(f"there is no hub in {settings.folder}. Make one with `cloister hub init`.")
@@ -66,34 +66,34 @@ class Hub:
 
     @property
     def master_key_file(self) -> Path:
-        """Where the key lies that wraps all others; keep a copy elsewhere, never in a backup."""
+        """Path of the key that wraps all others; keep a copy elsewhere, never in a backup."""
         return Path(self.settings.master_key_file or self.folder / "master.key")
 
     @property
     def signing_key_file(self) -> Path:
-        """Where the key lies that signs ledger entries, receipts, policies and the audit log."""
+        """Path of the key that signs ledger entries, receipts, policies and the audit log."""
         return self.folder / "signing.key"
 
     @cached_property
     def key(self) -> SigningKey:
-        """Signs ledger entries, receipts, policies and the audit log."""
+        """Key that signs ledger entries, receipts, policies and the audit log."""
         return SigningKey.load(self.signing_key_file)
 
     @cached_property
     def ledger(self) -> Ledger:
-        """The accounts of every dataset and of every person on it."""
+        """Accounts of every dataset and of every user on it."""
         return Ledger.open(self.settings.ledger, key=self.key, head=self.settings.head)
 
     @cached_property
     def keys(self) -> "MasterKey":
-        """Wraps the data keys."""
+        """Master key, which wraps the data keys."""
         from cloister.hub.core.keys import MasterKey
 
         return MasterKey.load(self.settings)
 
     @cached_property
     def audit(self) -> "Audit":
-        """The log of every decision and every read."""
+        """Log of every decision and every read."""
         from cloister.hub.core.audit import Audit
 
         return Audit(self.database, self.key, self.folder / "audit.head")
@@ -112,7 +112,7 @@ class Hub:
 
 
 def _tighten(folder: Path) -> None:
-    """Let nobody else into the hub's folder: addresses, hashes of passwords, questions and answers lie in it."""
+    """Restrict the hub's folder to its user: it holds addresses, password hashes, questions and answers."""
     mode = stat.S_IMODE(folder.stat().st_mode)
     if mode & 0o077:
         try:

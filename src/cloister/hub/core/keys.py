@@ -1,8 +1,8 @@
-"""Keys: one data key a dataset, wrapped by the master key, which never enters the database.
+"""Keys: one data key per dataset, wrapped by the master key, which is never stored in the database.
 
 Sealed bytes are `version byte | nonce | AES-256-GCM ciphertext and tag`; the label is authenticated with them, so that
 what was sealed for one thing cannot be passed off as another. Deleting a wrapped key makes everything sealed with it
-unreadable, wherever copies of the files may lie: that is how a dataset is shredded.
+unreadable, including every copy of the files: that is how a dataset is shredded.
 """
 
 import os
@@ -25,7 +25,7 @@ __all__ = ["MasterKey", "OVERHEAD", "seal", "subkey", "unseal"]
 
 _FORM = b"\x01"
 _NONCE = 12
-OVERHEAD = len(_FORM) + _NONCE + 16  # how much longer sealed bytes are
+OVERHEAD = len(_FORM) + _NONCE + 16  # overhead of sealing in bytes
 
 
 def seal(key: bytes, data: bytes, label: str) -> bytes:
@@ -35,10 +35,10 @@ def seal(key: bytes, data: bytes, label: str) -> bytes:
 
 
 def unseal(key: bytes, data: bytes, label: str) -> bytes:
-    """The bytes that were sealed with this key under this label.
+    """Return the bytes that were sealed with this key under this label.
 
     Raises:
-        SealBroken: they were changed, cut, or sealed with another key or label.
+        SealBroken: they were changed, truncated, or sealed with another key or label.
     """
     nonce, rest = data[len(_FORM) : len(_FORM) + _NONCE], data[len(_FORM) + _NONCE :]
     try:
@@ -50,7 +50,7 @@ def unseal(key: bytes, data: bytes, label: str) -> bytes:
 
 
 def subkey(key: bytes, label: str) -> bytes:
-    """A key for one purpose: no two files are encrypted with the same one."""
+    """Derive a key for one purpose: no two files are encrypted with the same one."""
     return HKDF(SHA256(), 32, salt=None, info=f"cloister {label}".encode()).derive(key)
 
 
@@ -64,7 +64,7 @@ class MasterKey:
 
     @classmethod
     def load(cls, settings: "Settings") -> "MasterKey":
-        """The key in the environment (CLOISTER_MASTER_KEY), or in the file that the settings name."""
+        """Load the key from the environment (CLOISTER_MASTER_KEY), or from the file that the settings name."""
         if settings.master_key:
             return cls(_from_hex(settings.master_key))
         path = Path(settings.master_key_file or settings.folder / "master.key")
@@ -79,7 +79,7 @@ class MasterKey:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> "MasterKey":
-        """A new key in a file that only its owner can read (mode 0600); never over an existing one."""
+        """Create a key in a file that only its owner can read (mode 0600); never overwrite an existing one."""
         key = os.urandom(32)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -98,15 +98,15 @@ class MasterKey:
         return seal(self._key, data, label)
 
     def open(self, data: bytes, label: str) -> bytes:
-        """What was sealed under this label."""
+        """Open what was sealed under this label."""
         return unseal(self._key, data, label)
 
     def new_data_key(self, name: str) -> bytes:
-        """A new data key for the dataset of this name, wrapped."""
+        """Create a data key for the dataset of this name, wrapped."""
         return self.seal(os.urandom(32), _label(name))
 
     def data_key(self, dataset: "Dataset") -> bytes:
-        """The data key of a dataset.
+        """Unwrap the data key of a dataset.
 
         Raises:
             NotHere: the dataset was shredded.

@@ -1,8 +1,8 @@
-"""Logs: one line of JSON for each thing that happened, on standard error, for every process alike.
+"""Logs: one line of JSON per event on standard error, the same for every process.
 
-What may be said is listed here; everything else is left out. A line holds the name of an event and facts such as the
+FACTS lists the allowed fields; all others are left out. A line holds the name of an event and facts such as the
 pattern of a route, a status or the number of a job; never a path, a query string, a body, SQL, or an error's message,
-each of which could hold a value of somebody's data or a secret.
+each of which could hold a private value or a secret.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import TextIO
 
 __all__ = ["FACTS", "JsonLines", "catch_all", "configure", "say", "error_facts"]
 
-# What a line may say beside its event. Numbers and words of our own, never of somebody's data.
+# Fields of a line besides its event: numbers and the hub's own words, never private values.
 FACTS = frozenset(
     {"attempt", "code", "count", "error", "exit", "job", "kind", "method", "ms", "person", "place", "port", "process"}
     | {"request", "route", "role", "seconds", "signal", "state", "status", "version", "why", "worker"}
@@ -27,10 +27,10 @@ _LONGEST = 400
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line of JSON, cut down to what may be said."""
+    """Formatter: one line of JSON with the allowed fields only."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -47,9 +47,9 @@ class JsonLines(logging.Formatter):
 
 
 def _event(record: logging.LogRecord) -> str:
-    """What happened: our own pattern without what is filled in; of a library only that it spoke up.
+    """Return the event: for the hub's own logs the pattern without arguments; for a library a fixed text.
 
-    Libraries format before they log: what they say could be a question, a path or a value.
+    Libraries format before they log: their message could hold a question, a path or a value.
     """
     if not isinstance(record.msg, str):
         return type(record.msg).__name__
@@ -58,7 +58,7 @@ def _event(record: logging.LogRecord) -> str:
 
 
 def catch_all() -> None:
-    """Write errors that nobody caught as lines like all others, in every thread: where they were, not what they say."""
+    """Log uncaught errors of every thread as lines: their place, never their message."""
     log = logging.getLogger("cloister.hub.ops")
     logging.raiseExceptions = False  # or the logging module itself prints the arguments of a line that fails
 
@@ -72,12 +72,12 @@ def catch_all() -> None:
 
 
 def configure(level: str = "info", stream: TextIO | None = None) -> None:
-    """Send every log of this process there, as lines of JSON."""
+    """Send every log of this process to a stream, as lines of JSON."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)  # libraries speak up when something is wrong
+    root.setLevel(logging.WARNING)  # libraries log only problems
     chosen = _LEVELS.get(level.lower(), logging.INFO)
     for name in ("cloister", "uvicorn.error"):
         logging.getLogger(name).setLevel(chosen)
@@ -88,7 +88,7 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
 
 
 def say(event: str, level: int = logging.INFO, **facts: object) -> None:
-    """A line of our own; facts that are not listed in FACTS are a mistake in the code."""
+    """Log an event of the hub. Facts that are not listed in FACTS are a mistake in the code."""
     unknown = facts.keys() - FACTS
     assert not unknown, unknown
     logging.getLogger("cloister.hub.ops").log(level, event, extra={"facts": facts})
@@ -99,13 +99,13 @@ def _plain(value: object) -> object:
 
 
 def _place(error: BaseException) -> str:
-    """The files and lines an error passed; never what it says."""
+    """Return the files and lines an error passed through; never its message."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
     return " < ".join(f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in reversed(frames))
 
 
 def error_facts(error: BaseException) -> dict[str, str]:
-    """An error's type, and the files and lines it passed; never what it says."""
+    """Return an error's type, and the files and lines it passed through; never its message."""
     frames = traceback.extract_tb(error.__traceback__)[-5:]
     path = " < ".join(f"{_short(frame.filename)}:{frame.lineno}" for frame in reversed(frames))
     return {"error": type(error).__name__, "place": path}

@@ -1,8 +1,8 @@
-"""Numbers for Prometheus: requests and their times, jobs and how long they wait, charges, what is left of budgets.
+"""Metrics for Prometheus: requests and their times, jobs and their waiting times, charges, remaining budgets.
 
 Requests are counted in every web process; with PROMETHEUS_MULTIPROC_DIR set (`serve` does it) their counts are added up
-whichever process answers. Everything else is read from the database and the ledger when somebody asks, so every process
-says the same. Routes are counted by their pattern: a path could hold the secret of an invitation.
+whichever process answers. All other metrics are read from the database and the ledger on request, so every process
+reports the same. Routes are counted by their pattern: a path could hold the secret of an invitation.
 """
 
 import hmac
@@ -47,7 +47,7 @@ _STATES = (
 
 
 class RequestMetrics:
-    """Wraps the application and counts."""
+    """Middleware that counts requests."""
 
     def __init__(self, app: "ASGIApp") -> None:
         self.app = app
@@ -67,7 +67,7 @@ class RequestMetrics:
         try:
             await self.app(scope, receive, send_noting)
         finally:
-            # Both come from a short list: whoever invents methods or paths must not fill our memory.
+            # Both come from a short list: invented methods or paths must not fill the memory.
             method = scope["method"] if scope["method"] in _METHODS else "other"
             route = getattr(scope.get("route"), "path", None) or "none"
             _REQUESTS.labels(method, route, status).inc()
@@ -75,7 +75,7 @@ class RequestMetrics:
 
 
 def read(hub: "Hub", authorization: str) -> bytes:
-    """The page for Prometheus.
+    """Return the page for Prometheus.
 
     Args:
         hub: the hub.
@@ -100,17 +100,17 @@ def read(hub: "Hub", authorization: str) -> bytes:
 
 
 class HubNumbers:
-    """What the database and the ledger say at this moment."""
+    """Metrics from the database and the ledger, read on request."""
 
     def __init__(self, hub: "Hub") -> None:
         self.hub = hub
 
     def describe(self) -> list[Metric]:
-        """Nothing beforehand: names are found when they are read."""
+        """Return nothing: names are found when they are read."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Every number."""
+        """Yield every metric."""
         by_state = sa.select(Job.state, sa.func.count()).group_by(Job.state)
         with self.hub.database.reading() as session:
             yield _counts(
@@ -143,7 +143,7 @@ class HubNumbers:
             for name in names:
                 try:
                     balance = self.hub.ledger.balance(name)
-                except CloisterError:  # shared, but nobody has asked for its account yet
+                except CloisterError:  # shared, but its account has not been opened yet
                     continue
                 left.add_metric([name, balance.left.measure], float(balance.left.amount))
                 cap.add_metric([name, balance.rules.cap.measure], float(balance.rules.cap.amount))

@@ -1,8 +1,8 @@
-"""What the hub remembers, as tables. Never a row of anybody's data; answers only as released.
+"""Tables of the hub. They never hold rows of a dataset; answers only as released.
 
 Organisation ── Person ── Session, Token, OneTimeLink; Try
 Dataset ── Version (its sealed tables), Policy (its versions), Upload
-Job: a piece of work on a dataset, its plan, its state, its result; Spent, Seen, SavedQuery
+Job: a job on a dataset, its plan, its state, its result; Spent, Seen, SavedQuery
 Request: waits for a decision about access, or about a release above a threshold; Decision, Comment
 Notice, AuditEntry
 Survey ── Invitation (who may answer), Submission (reports, never true answers), Refusal (how many, by reason)
@@ -47,7 +47,7 @@ _NAME = String(200)
 
 
 class Organisation(Base):
-    """A hospital, a university: whom people belong to and who owns datasets."""
+    """Organisation, such as a hospital or a university, to which users belong and which owns datasets."""
 
     __tablename__ = "organisations"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -56,7 +56,7 @@ class Organisation(Base):
 
 
 class Person(Base):
-    """Somebody with an account. `roles` is a list of words from ROLES."""
+    """User with an account. `roles` is a list of words from ROLES."""
 
     __tablename__ = "people"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -70,14 +70,14 @@ class Person(Base):
     totp_pending: Mapped[bytes | None] = mapped_column(LargeBinary)  # sealed; shown, not yet confirmed by a code
     active: Mapped[bool] = mapped_column(default=True)
     created: Mapped[float] = mapped_column(default=now)
-    # When the address was verified: by an invitation for it, or by a link that was sent to it. None: it is a claim.
+    # When the address was verified: by an invitation to it, or by a link that was sent to it. None: not verified.
     verified: Mapped[float | None]
     verify_asked: Mapped[float | None]  # since when an e-mail with such a link waits to be sent; None: none does
     organisation: Mapped[Organisation | None] = relationship(lazy="joined")
 
     @property
     def verified_email(self) -> str:
-        """The address that policies may believe, in lower case; empty while it is only a claim."""
+        """Return the verified address in lower case, for policies; empty while it is not verified."""
         return self.email.lower() if self.verified is not None else ""
 
 
@@ -123,7 +123,7 @@ class OneTimeLink(Base):
 
 
 class Try(Base):
-    """A failed sign-in, to slow guessing down; who is a hash of what was typed, or an address."""
+    """Failed sign-in, for rate limits; the user is a hash of what was typed, or an address."""
 
     __tablename__ = "tries"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -132,7 +132,7 @@ class Try(Base):
 
 
 class Dataset(Base):
-    """A dataset that an organisation shares. Its name is its account's name in the ledger, for good."""
+    """Dataset that an organisation shares. Its name is its account's name in the ledger and never changes."""
 
     __tablename__ = "datasets"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -141,7 +141,7 @@ class Dataset(Base):
     about: Mapped[str] = mapped_column(Text, default="")
     organisation_id: Mapped[int | None] = mapped_column(ForeignKey("organisations.id"))
     owner_id: Mapped[int] = mapped_column(ForeignKey("people.id"), index=True)
-    trust: Mapped[str] = mapped_column(String(40), default="curator")  # where work on it runs: see work/place.py
+    trust: Mapped[str] = mapped_column(String(40), default="curator")  # where work on it runs: see jobs/trust_model.py
     budget: Mapped[dict[str, Any]] = mapped_column(JSON)  # the lifetime cap, Loss.to_json(); never changes
     wrapped_key: Mapped[bytes | None] = mapped_column(LargeBinary)  # its data key; None after shredding
     paused: Mapped[bool] = mapped_column(default=False)  # the owner's kill switch
@@ -152,7 +152,7 @@ class Dataset(Base):
 
 
 class Version(Base):
-    """A state of a dataset's tables, sealed or connected. The newest ready one is used."""
+    """State of a dataset's tables, sealed or connected. The newest ready one is used."""
 
     __tablename__ = "versions"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -162,13 +162,13 @@ class Version(Base):
     declared: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # table -> {column: DuckDB type}; for plans
     source: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # {"kind": "sealed", "files": …} or a connection
     state: Mapped[str] = mapped_column(String(20), default="preparing")  # preparing, ready, failed
-    problem: Mapped[str] = mapped_column(Text, default="")  # for the owner's eyes
+    problem: Mapped[str] = mapped_column(Text, default="")  # for the owner only
     created: Mapped[float] = mapped_column(default=now)
     __table_args__ = (UniqueConstraint("dataset_id", "number"),)
 
 
 class Policy(Base):
-    """A version of a dataset's policy, signed. The newest one decides."""
+    """Signed version of a dataset's policy. The newest one is in force."""
 
     __tablename__ = "policies"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -182,22 +182,22 @@ class Policy(Base):
 
 
 class Upload(Base):
-    """A file on its way, in sealed chunks; it can be resumed."""
+    """File that is being uploaded in sealed chunks; it can be resumed."""
 
     __tablename__ = "uploads"
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     dataset_id: Mapped[int] = mapped_column(ForeignKey("datasets.id"), index=True)
     person_id: Mapped[int] = mapped_column(ForeignKey("people.id"))
     table: Mapped[str] = mapped_column(_NAME)
-    file: Mapped[str] = mapped_column(_NAME)  # its name, which tells its form
-    size: Mapped[int] = mapped_column(BigInteger)  # 10 GB are more than PostgreSQL's INTEGER holds
+    file: Mapped[str] = mapped_column(_NAME)  # its name, whose ending gives its format
+    size: Mapped[int] = mapped_column(BigInteger)  # 10 GB exceed PostgreSQL's INTEGER
     received: Mapped[int] = mapped_column(BigInteger, default=0)
     state: Mapped[str] = mapped_column(String(20), default="open")  # open, complete, used, cancelled
     created: Mapped[float] = mapped_column(default=now)
 
 
 class Job(Base):
-    """A piece of work.
+    """Job on a dataset.
 
     States: waiting (for an approval) → queued → running → charged → done; or refused, failed, cancelled, interrupted.
     `charged` is written before the ledger is: a job found there after a crash is looked up in the ledger.
@@ -211,22 +211,22 @@ class Job(Base):
     purpose: Mapped[str] = mapped_column(_NAME)
     parameters: Mapped[dict[str, Any]] = mapped_column(JSON)
     plan: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # cost, expected error, engine SQL: see Planned
-    environment: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # country, network: at the time of asking
+    environment: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # country, network: when it was sent
     policy_number: Mapped[int]
     state: Mapped[str] = mapped_column(String(20), default="queued", index=True)
     progress: Mapped[float] = mapped_column(default=0.0)
     stage: Mapped[str] = mapped_column(_NAME, default="")
     problem: Mapped[str] = mapped_column(Text, default="")  # public: depends on the request only
     owner_detail: Mapped[str] = mapped_column(Text, default="")  # sealed by the dataset's key
-    # None: not kept any more. It may have megabytes: loaded only where it is asked for (see work/known.py, find_job).
+    # None: no longer kept. It may be megabytes: loaded only on request (see approvals/visibility.py, find_job).
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True), deferred=True)
     size: Mapped[int | None] = mapped_column(BigInteger)  # of the result, in bytes
     digest: Mapped[str | None] = mapped_column(String(64))  # SHA-256 of the result without its label
-    loss: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # what it cost the dataset
+    loss: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # its cost to the dataset
     receipt: Mapped[str | None] = mapped_column(Text)
     cancel: Mapped[bool] = mapped_column(default=False)
     charge: Mapped[str] = mapped_column(String(64), default="")  # digest of the request as the ledger has it
-    attempts: Mapped[int] = mapped_column(default=0)  # how often a worker took it; a job that kills workers is given up
+    attempts: Mapped[int] = mapped_column(default=0)  # claims so far; a job that kills workers is abandoned
     worker: Mapped[str | None] = mapped_column(String(100))
     heartbeat: Mapped[float | None]
     created: Mapped[float] = mapped_column(default=now)
@@ -236,12 +236,12 @@ class Job(Base):
     dataset: Mapped[Dataset] = relationship(lazy="joined")
     __table_args__ = (
         Index("jobs_by_state", "state", "person_id"),
-        Index("jobs_by_start", "person_id", "started"),  # who was served last: the queue is fair
+        Index("jobs_by_start", "person_id", "started"),  # the user served last: the queue is fair
     )
 
 
 class Request(Base):
-    """Somebody asks the owner: for access to a role of the policy, or to run a job above a threshold."""
+    """Request to the owner: for access to a role of the policy, or to run a job above a threshold."""
 
     __tablename__ = "requests"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -262,7 +262,7 @@ class Request(Base):
 
 
 class Decision(Base):
-    """One reviewer's word on a request; one a reviewer."""
+    """Decision of one reviewer on a request; one per reviewer."""
 
     __tablename__ = "decisions"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -276,7 +276,7 @@ class Decision(Base):
 
 
 class Comment(Base):
-    """A sentence under a request."""
+    """Comment on a request."""
 
     __tablename__ = "comments"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -288,7 +288,7 @@ class Comment(Base):
 
 
 class Notice(Base):
-    """A notification for one person; also sent by e-mail if that is set up."""
+    """Notification for one user; also sent by e-mail if that is set up."""
 
     __tablename__ = "notices"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -301,7 +301,7 @@ class Notice(Base):
 
 
 class SavedQuery(Base):
-    """A question somebody keeps."""
+    """Query that a user has saved."""
 
     __tablename__ = "saved_queries"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -313,7 +313,7 @@ class SavedQuery(Base):
 
 
 class Seen(Base):
-    """That somebody has received a noisy statistic: receiving it again debits them nothing."""
+    """Record that a user has received a noisy statistic: receiving it again debits them nothing."""
 
     __tablename__ = "seen"
     dataset_id: Mapped[int] = mapped_column(ForeignKey("datasets.id"), primary_key=True)
@@ -322,7 +322,7 @@ class Seen(Base):
 
 
 class Spent(Base):
-    """What a job set aside, for the limits a day, a person, a request: written before the ledger is charged."""
+    """Amount reserved by a job, for the limits per day, user and request: written before the ledger is charged."""
 
     __tablename__ = "spent"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -330,9 +330,9 @@ class Spent(Base):
     person_id: Mapped[int] = mapped_column(ForeignKey("people.id"), index=True)
     job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"), unique=True)
     loss: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the dataset's account, Loss.to_json()
-    own: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the person's account: more, if the record had news
-    total: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the dataset, this row included: quicker than adding up
-    own_total: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the person on the dataset, this row included
+    own: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the user's account: more, if the record had news
+    total: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the dataset, including this row: faster than summing
+    own_total: Mapped[dict[str, Any]] = mapped_column(JSON)  # of the user on the dataset, including this row
     purpose: Mapped[str] = mapped_column(_NAME)
     time: Mapped[float] = mapped_column(default=now)
     __table_args__ = (
@@ -342,7 +342,7 @@ class Spent(Base):
 
 
 class AuditEntry(Base):
-    """A line of the audit log: append-only and hash-chained. See books/audit.py."""
+    """Entry of the audit log: append-only and hash-chained. See core/audit.py."""
 
     __tablename__ = "audit"
     number: Mapped[int] = mapped_column(primary_key=True)
@@ -356,7 +356,7 @@ class AuditEntry(Base):
 
 
 class Survey(Base):
-    """A survey: what is asked, at which levels, by whom, until when."""
+    """Survey: its questions, their levels, its owner, its end."""
 
     __tablename__ = "surveys"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -365,15 +365,15 @@ class Survey(Base):
     about: Mapped[str] = mapped_column(Text, default="")
     purpose: Mapped[str] = mapped_column(Text)
     consent: Mapped[str] = mapped_column(Text)
-    language: Mapped[str] = mapped_column(String(2), default="en")  # of its own texts
+    language: Mapped[str] = mapped_column(String(2), default="en")  # language of its own texts
     owner_id: Mapped[int] = mapped_column(ForeignKey("people.id"), index=True)
-    target: Mapped[int] = mapped_column(default=500)  # how many people are hoped for
+    target: Mapped[int] = mapped_column(default=500)  # expected number of respondents
     ends: Mapped[float | None]
-    invited: Mapped[bool] = mapped_column(default=False)  # only who was invited may answer, once a wave
+    invited: Mapped[bool] = mapped_column(default=False)  # only invited respondents may answer, once a wave
     lasting: Mapped[bool] = mapped_column(default=False)  # asked again: answers are memoised
     state: Mapped[str] = mapped_column(String(20), default="draft")  # draft, open, closed
     wave: Mapped[int] = mapped_column(default=1)
-    asked: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)  # as composed: see surveys/asked.py
+    asked: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)  # as composed: see surveys/question.py
     questions: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)  # mechanisms; fixed when it opens
     ballot_key: Mapped[bytes | None] = mapped_column(LargeBinary)  # signs this wave's ballots blindly; sealed
     ballot_public: Mapped[dict[str, Any] | None] = mapped_column(JSON)
@@ -384,32 +384,32 @@ class Survey(Base):
 
 
 class Invitation(Base):
-    """A link for one person and one wave. Only the SHA-256 of its secret is kept, and not for whom it is."""
+    """Link for one respondent and one wave. Only the SHA-256 of its secret is kept, and not the respondent's name."""
 
     __tablename__ = "invitations"
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
     survey_id: Mapped[int] = mapped_column(ForeignKey("surveys.id"), index=True)
     wave: Mapped[int]
-    # SHA-256 of what was signed blindly: asking again gets the same answer. Which ballot it became, nobody knows.
+    # SHA-256 of what was signed blindly: a repeated request gets the same answer. The ballot cannot be linked to it.
     blinded: Mapped[str] = mapped_column(String(64), default="")
     __table_args__ = ({"sqlite_with_rowid": False},)
 
 
 class Submission(Base):
-    """One respondent's reports. No address, no time; and rows lie in the order of a hash, not as they arrived."""
+    """Reports of one respondent. No address, no time; rows are stored in the order of a hash, not of arrival."""
 
     __tablename__ = "submissions"
     survey_id: Mapped[int] = mapped_column(ForeignKey("surveys.id"), primary_key=True)
     wave: Mapped[int] = mapped_column(primary_key=True)
     id: Mapped[str] = mapped_column(String(64), primary_key=True)  # SHA-256 of the ballot, or of the reports
     reports: Mapped[str] = mapped_column(Text)  # canonical JSON: {question: [level, report in base64url]}
-    # With which batch it was first shown to the collector; None: it waits until enough others are new with it.
+    # Batch with which it was first shown to the collector; None: it waits until enough others are new with it.
     batch: Mapped[int | None]
     __table_args__ = ({"sqlite_with_rowid": False},)
 
 
 class Refusal(Base):
-    """How many submissions of a wave were refused, by reason."""
+    """Number of refused submissions of a wave, by reason."""
 
     __tablename__ = "refusals"
     survey_id: Mapped[int] = mapped_column(ForeignKey("surveys.id"), primary_key=True)

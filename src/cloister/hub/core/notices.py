@@ -1,7 +1,7 @@
-"""Notices: a sentence for one person, shown on their page and sent by e-mail if that is set up.
+"""Notifications: a sentence for one user, shown on their page and sent by e-mail if that is set up.
 
-A notice says what happened and where to look. It never holds an answer, a comment's text or a value from a table: it
-may travel through mail servers that nobody here controls.
+A notification says what happened and links to the page. It never holds an answer, a comment's text or a value from a
+table: it may pass through mail servers outside the hub's control.
 """
 
 from typing import TYPE_CHECKING
@@ -19,29 +19,29 @@ __all__ = ["mine", "read_all", "read_one", "tell"]
 
 
 def tell(hub: "Hub", session: Session, person_id: int, text: str, link: str = "") -> Notice:
-    """Leave a notice, in the caller's transaction.
+    """Add a notification in the caller's transaction.
 
     Args:
         hub: the hub.
-        session: the transaction in which the thing happens.
-        person_id: for whom.
+        session: the transaction of the event.
+        person_id: the recipient.
         text: one sentence.
         link: a path of this hub.
     """
-    del hub  # e-mails leave later, with mail.deliver: a slow mail server must not hold a transaction
+    del hub  # e-mails are sent later by mail.deliver: a slow mail server must not hold a transaction
     notice = Notice(person_id=person_id, text=cleaned(" ".join(text.split()), 500), link=link[:200])
     session.add(notice)
     return notice
 
 
 def mine(session: Session, person: Person, most: int = 100, before: int | None = None) -> list[Notice]:
-    """Somebody's notices, newest first."""
+    """Return a user's notifications, newest first."""
     wanted = sa.select(Notice).where(Notice.person_id == person.id).order_by(Notice.id.desc()).limit(most)
     return list(session.scalars(wanted if before is None else wanted.where(Notice.id < before)))
 
 
 def read_one(session: Session, person: Person, number: int) -> Notice | None:
-    """Mark one notice as read; None if it is not this person's."""
+    """Mark one notification as read; None if it is not this user's."""
     found = session.get(Notice, number)
     if found is None or found.person_id != person.id:
         return None
@@ -50,7 +50,7 @@ def read_one(session: Session, person: Person, number: int) -> Notice | None:
 
 
 def read_all(session: Session, person: Person) -> int:
-    """Mark all of somebody's notices as read; how many there were."""
+    """Mark all of a user's notifications as read; return how many there were."""
     changed = session.execute(
         sa.update(Notice).where(Notice.person_id == person.id, ~Notice.read).values(read=True).returning(Notice.id)
     )

@@ -1,4 +1,4 @@
-"""Long random words that open something, of which only a hash is kept."""
+"""Long random secrets, of which only a hash is stored."""
 
 import hashlib
 import secrets
@@ -7,10 +7,10 @@ __all__ = ["digest", "fresh"]
 
 
 def fresh(prefix: str = "") -> str:
-    """A new secret of 256 bits, in letters that fit into an address."""
+    """Return a new secret of 256 bits, in characters that are valid in a URL."""
     return prefix + secrets.token_urlsafe(32)
 
 
 def digest(secret: str) -> str:
-    """What is kept of it. One round is enough: nobody can guess 256 bits."""
+    """Return the digest that is stored. One round is enough for 256 random bits."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

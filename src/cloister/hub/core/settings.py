@@ -1,4 +1,4 @@
-"""What can be set, by environment variables alone. docs/hub-settings.md is generated from this file."""
+"""Settings of the hub, from environment variables only. docs/hub-settings.md is generated from this file."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -73,13 +73,13 @@ class Settings:
     log_level: str = _setting("info", "debug, info, warning or error")
 
     def __post_init__(self) -> None:
-        """Refuse lists of connections that do not say whose they are."""
+        """Refuse lists of connections that do not name their organisation."""
         self._listed("connect_hosts", _host_and_port)
         folders = self._listed("connect_folders", _absolute)
         for number, (owner, path) in enumerate(folders):
             for other, second in folders[:number]:
                 if owner != other and (path.is_relative_to(second) or second.is_relative_to(path)):
-                    # A folder asks for no password: whoever may connect the outer one would read the inner one too.
+                    # A folder has no password: the organisation of the outer one would read the inner one too.
                     raise BadName(
                         f"CLOISTER_CONNECT_FOLDERS gives {path} to {owner:.60} and {second} to {other:.60}, and one is "
                         "in the other. Give each organisation a folder of its own."
@@ -87,7 +87,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None, **changes: Any) -> "Settings":
-        """The settings of this process; `changes` win."""
+        """Return the settings of this process; `changes` take precedence."""
         given = os.environ if environment is None else environment
         kinds = get_type_hints(cls)
         found: dict[str, Any] = {}
@@ -99,35 +99,36 @@ class Settings:
 
     @property
     def database(self) -> str:
-        """The database's address for SQLAlchemy."""
+        """Address of the database for SQLAlchemy."""
         if self.database_url:
             return self.database_url.replace("postgresql://", "postgresql+psycopg://", 1)
         return f"sqlite:///{self.folder.resolve() / 'hub.db'}"
 
     @property
     def ledger(self) -> str:
-        """Where the ledger is."""
+        """Location of the ledger."""
         return self.ledger_url or str(self.folder / "ledger.db")
 
     @property
     def head(self) -> Path:
-        """Where the ledger's newest head is kept."""
+        """Path of the ledger's newest head."""
         return Path(self.head_file) if self.head_file else self.folder / "head"
 
     def hosts_of(self, organisation: str) -> list[str]:
-        """The hosts that the owners of an organisation may connect to, each as host:port."""
+        """Return the hosts that the owners of an organisation may connect to, each as host:port."""
         return [place for owner, place in self._listed("connect_hosts", _host_and_port) if owner == organisation]
 
     def folders_of(self, organisation: str) -> list[Path]:
-        """The folders that the owners of an organisation may connect.
+        """Return the folders that the owners of an organisation may connect.
 
-        One that is a link, or lies behind one, is none of them: whoever may write beside it could make it another's.
+        A folder that is a symbolic link, or is reached through one, is excluded: a user who may write beside it could
+        redirect it to another organisation's folder.
         """
         mine = [path for owner, path in self._listed("connect_folders", _absolute) if owner == organisation]
         return [path for path in mine if path.resolve() == path]
 
     def _listed(self, name: str, read: Callable[[str], _Place | None]) -> list[tuple[str, _Place]]:
-        """The entries of a list as (organisation, place)."""
+        """Return the entries of a list as (organisation, place)."""
         text: str = getattr(self, name)
         entries = [one.strip() for one in text.split(";" if ";" in text else ",")]
         found = []
@@ -145,17 +146,17 @@ class Settings:
 
     @property
     def exposed(self) -> bool:
-        """Whether passwords and cookies travel in clear to others: plain http, and not to this machine alone."""
+        """Return True if passwords and cookies travel in clear to others: plain http, and not to this machine alone."""
         return not self.secure and self.host not in ("127.0.0.1", "::1", "localhost")
 
     @property
     def secure(self) -> bool:
-        """Whether browsers reach us over TLS."""
+        """Return True if browsers reach the hub over TLS."""
         return self.address.startswith("https://")
 
 
 def _host_and_port(text: str) -> str | None:
-    """A host and a port as host:port, an IPv6 address without its brackets; None if one is missing."""
+    """Return host:port, an IPv6 address without its brackets; None if one is missing."""
     try:
         parts = urlsplit(f"//{text}")
         whole = not (parts.path or parts.query or parts.fragment or parts.username is not None)

@@ -1,6 +1,6 @@
-"""The audit log's chain, without a database: one entry, its hash, and the replay that checks a whole log.
+"""Hash chain of the audit log, without a database: entries, hashes, and the replay that checks a whole log.
 
-An export is JSON lines and is checked offline with nothing but the hub's public key:
+An export is JSON lines and is checked offline with the hub's public key alone:
 
     from cloister.hub.core.trail import verify_export
     verify_export("audit.jsonl", "ed25519:…")
@@ -23,20 +23,20 @@ from cloister.privacy.signing import PublicKey
 
 __all__ = ["BEFORE_ALL", "FORM", "SIGNED", "Entry", "Replay", "plain", "statement", "verify_export"]
 
-BEFORE_ALL = "0" * 64  # stands for the hash before the first entry
+BEFORE_ALL = "0" * 64  # replaces the hash before the first entry
 FORM = "cloister-audit/1"
 SIGNED = "audit.signed"  # the action of an entry that holds a signed head
-_LONGEST = 4_000  # characters of one text: a log must not be filled by one long question
+_LONGEST = 4_000  # characters of one text: one long question must not fill the log
 _FIELDS = {"number", "time", "person", "action", "object", "detail", "previous", "hash"}
 
 
 def statement(number: int, digest: str) -> bytes:
-    """What the hub signs. The words keep it from being taken for a signature on anything else."""
+    """Return the bytes that the hub signs. The prefix keeps the signature from being valid for anything else."""
     return f"cloister audit entry {number} {digest}".encode("ascii", "backslashreplace")
 
 
 def plain(value: object, depth: int = 0) -> Any:
-    """A detail as it can be hashed: other numbers become text, long texts are cut.
+    """Return a detail that can be hashed: other numbers become text, long texts are cut.
 
     >>> plain({"share": 0.5, "of": (1, None)})
     {'share': '0.5', 'of': [1, None]}
@@ -55,7 +55,7 @@ def plain(value: object, depth: int = 0) -> Any:
 
 
 def cleaned(text: str | bytes, longest: int) -> str:
-    """A text that every database can store: no NUL, no half characters, not too long."""
+    """Return a text that every database can store: no NUL, no lone surrogates, limited length."""
     whole = text if isinstance(text, str) else text.decode("utf-8", "replace")
     whole = whole.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
     return whole if len(whole) <= longest else whole[: longest - 1] + "…"
@@ -85,18 +85,18 @@ class Entry:
         detail: dict[str, Any],
         previous: str,
     ) -> "Entry":
-        """The next entry, hashed."""
+        """Return the next entry, hashed."""
         facts = number, float(f"{time:.6f}"), person_id, cleaned(action, 60), cleaned(object, 200), detail, previous
         return cls(*facts, hash=cls(*facts, hash="").digest())
 
     @classmethod
     def of(cls, row: Any) -> "Entry":
-        """The entry in a row of the table."""
+        """Return the entry in a row of the table."""
         return cls(row.number, row.time, row.person_id, row.action, row.object, row.detail, row.previous, row.hash)
 
     @classmethod
     def parse(cls, line: str | bytes) -> "Entry":
-        """The entry in a line of an export."""
+        """Return the entry in a line of an export."""
         record = json.loads(line)
         if set(record) != _FIELDS:
             raise ValueError
@@ -106,7 +106,7 @@ class Entry:
         )  # fmt: skip
 
     def row(self) -> dict[str, Any]:
-        """As it is stored."""
+        """Return the row to store."""
         return {
             "number": self.number,
             "time": self.time,
@@ -119,7 +119,7 @@ class Entry:
         }
 
     def record(self) -> dict[str, Any]:
-        """As it is hashed. The time is text, because a float has no single spelling."""
+        """Return the record to hash. The time is text, because a float has no unique text form."""
         return {
             "number": self.number,
             "time": f"{self.time:.6f}",
@@ -131,15 +131,15 @@ class Entry:
         }
 
     def digest(self) -> str:
-        """What the hash must be."""
+        """Return the expected hash."""
         return hashlib.sha256(canonical(self.record())).hexdigest()
 
 
 class Replay:
-    """Follows a log from its first entry. Memory does not grow with the log.
+    """Replay of a log from its first entry. Memory does not grow with the log.
 
     Args:
-        key: the hub's public key, from where you pinned it.
+        key: the hub's public key, as you pinned it.
         heads: signed heads that the log must contain.
     """
 
@@ -159,7 +159,7 @@ class Replay:
         return head
 
     def add(self, entry: Entry) -> None:
-        """Check the next entry; LedgerBroken if it does not hold."""
+        """Check the next entry; raise LedgerBroken if it is not valid."""
         at = self._number + 1
         if entry.number != at:
             raise LedgerBroken(f"audit entry {at} is missing: the next one is {entry.number}.")
@@ -186,7 +186,7 @@ class Replay:
             raise LedgerBroken(f"audit entry {entry.number} signs another entry {head.number} than the log has.")
 
     def end(self) -> int:
-        """After the last entry: how many there are. LedgerBroken if a signed head shows more."""
+        """Return the number of entries after the last one. Raise LedgerBroken if a signed head shows more."""
         if self._heads:
             raise LedgerBroken(
                 f"audit entry {self._number + 1} is missing: the log ends before it, but a signed head shows entry "
@@ -196,11 +196,11 @@ class Replay:
 
 
 def verify_export(path: str | os.PathLike[str], key: PublicKey | str, head: Head | str | None = None) -> int:
-    """Check an exported log offline; how many entries it has.
+    """Check an exported log offline; return its number of entries.
 
     Args:
         path: the file of JSON lines.
-        key: the hub's public key, from where you pinned it, not from the file.
+        key: the hub's public key, as you pinned it, not from the file.
         head: a head from elsewhere that the log must contain.
 
     Raises:

@@ -1,20 +1,20 @@
-"""The store: sealed tables, and the only place that can open one.
+"""Datasets: sealed tables, and the only part of the hub that can open them.
 
-Read in the order of the work:
+Modules in the order of processing (keys and sealing are in `core/keys`):
 
-    keys        the master key, one data key a dataset, sealing
-    chunks      an upload's sealed pieces, as one file that can be read anywhere
-    upload      files on their way: begun, received in order, resumed, cancelled
-    unpack      CSV, gzip and Parquet as batches of rows, within limits
-    sealed      a table as one encrypted Parquet file, checked at every open
-    connect     tables that stay elsewhere: PostgreSQL, a folder of Parquet, Spark
-    ingest      from uploads or a connection to a version that is ready
-    twin        a version without its rows, for plans
-    mock        invented rows, from the schema alone
-    datasets    the datasets themselves: made, versioned, opened, paused, deleted
-    sight       which of them somebody may know of, and what of them: the policy decides
-    drafts      a first schema for files that were sent
-    schema_form a schema as a form and back
+    chunks        an upload's sealed pieces, as one seekable file
+    upload        uploads: begun, received in order, resumed, cancelled
+    unpack        CSV, gzip and Parquet as batches of rows, within limits
+    bounded       work on uploaded files in a process with limits
+    sealed        a table as one encrypted Parquet file, checked at every open
+    connect       tables that stay elsewhere: PostgreSQL, a folder of Parquet, Spark
+    ingest        from uploads or a connection to a version that is ready
+    empty_engine  a version without its rows, for plans
+    mock          random rows, from the schema alone
+    datasets      the datasets themselves: created, versioned, opened, paused, deleted
+    dataset_view  the datasets and schemas that a user may see: the policy decides
+    schema_draft  a first schema for uploaded files
+    schema_form   a schema as a form and back
 
 No plaintext is written to a disk: pieces are sealed before they are written, and read through a file object that
 decrypts in memory.

@@ -1,8 +1,8 @@
-"""Work on files that somebody sent, in a process of its own with limits on memory and time.
+"""Work on uploaded files in a child process with limits on memory and time.
 
-A few hundred bytes can unpack to more than a machine holds. Web processes serve everybody, so they never unpack: they
-start a child for it, watch it, and take plain JSON from it. A child that takes too much is killed, and whoever sent the
-file is told.
+A few hundred bytes can unpack to more than a machine's memory. Web processes serve all users, so they never unpack:
+they start a child, watch it, and read plain JSON from it. A child that exceeds a limit is killed, and the caller gets
+an error.
 """
 
 import json
@@ -20,10 +20,10 @@ from cloister.privacy.errors import CloisterError, TooMany, UploadRefused
 
 __all__ = ["OWN_MEMORY", "run_bounded"]
 
-OWN_MEMORY = 512 * 2**20  # what Python and its libraries take besides an engine
+OWN_MEMORY = 512 * 2**20  # memory of Python and its libraries besides an engine
 SECONDS = 60.0
 _AT_ONCE = threading.BoundedSemaphore(2)
-_LINE = 4  # callers in line or at work: each one holds a thread that serves pages
+_LINE = 4  # callers waiting or running: each one holds a thread that serves pages
 _PATIENCE_S = 20.0
 _CALLERS: Counter[object] = Counter()
 _LOCK = threading.Lock()
@@ -39,19 +39,19 @@ def run_bounded(
     seconds: float | None = None,
     caller: object = None,
 ) -> Any:
-    """Run a function in a child process and return what it returns, as JSON carries it.
+    """Run a function in a child process and return its result as JSON carries it.
 
     Args:
-        settings: `job_memory` bounds the memory it may take.
-        work: a function of a module, by which the child finds it.
+        settings: `job_memory` limits its memory.
+        work: a module-level function, which the child imports.
         arguments: its arguments.
-        seconds: how long it may take.
-        caller: for whom; one person has at most one of these under way in a process.
+        seconds: the time limit.
+        caller: the user; each has at most one running in a process.
 
     Raises:
         UploadRefused: it took too long or too much memory, or its process died.
-        TooMany: the caller has one under way, or others are at it and none was done in time.
-        CloisterError: whatever the function raised of that kind.
+        TooMany: the caller has one running, or all places were taken for too long.
+        CloisterError: as raised by the function.
     """
     with _in_line(caller):
         return _run(settings, work, arguments, SECONDS if seconds is None else seconds)
@@ -59,7 +59,7 @@ def run_bounded(
 
 @contextmanager
 def _in_line(caller: object) -> Iterator[None]:
-    """Refuse at once where the line is long or the caller is in it already: who waits holds a thread of the pages."""
+    """Refuse at once if too many wait or the caller already does: each waiting caller holds a thread of the pages."""
     with _LOCK:
         if caller is not None and _CALLERS[caller]:
             raise TooMany("a file of yours is being read. Wait until that is done.")
@@ -117,6 +117,6 @@ def _child(pipe: Connection, most: int, work: Callable[..., Any], arguments: tup
         answer: dict[str, Any] = {"answer": work(*arguments)}
     except CloisterError as error:
         answer = {"error": told(error)}
-    except Exception as error:  # what it says could quote a row
+    except Exception as error:  # its message could quote a row
         answer = {"error": ["UploadRefused", f"the file could not be read ({type(error).__name__}).", {}]}
     pipe.send_bytes(json.dumps(answer).encode())

@@ -1,7 +1,7 @@
-"""An upload's sealed pieces: files named by the byte at which they begin, read together as one file.
+"""Sealed pieces of an upload: files named by their first byte, read together as one file.
 
 Each piece is sealed under the upload's id and its own offset, so pieces can be neither exchanged, moved, repeated nor
-mixed with those of another upload. A piece that is missing is noticed, since the next one does not follow on.
+mixed with those of another upload. A missing piece is detected, since the next one does not follow on.
 """
 
 import io
@@ -22,10 +22,10 @@ _KEPT = 6  # decrypted pieces kept in memory: a Parquet file is read in several 
 
 
 class Chunks:
-    """The folder of one upload.
+    """Folder of one upload.
 
     Args:
-        folder: of all uploads.
+        folder: the folder of all uploads.
         upload: the upload's id.
         key: the dataset's data key.
     """
@@ -35,7 +35,7 @@ class Chunks:
         self._upload, self._key = upload, subkey(key, f"upload {upload}")
 
     def write(self, offset: int, data: bytes) -> Path:
-        """Seal a piece and put it on the disk, durably, under a name that does not count yet; see `keep`."""
+        """Seal a piece and write it durably under a temporary name; see `keep`."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
         waiting = self.folder / f"waiting-{secrets.token_hex(8)}"
         descriptor = os.open(waiting, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -46,7 +46,7 @@ class Chunks:
         return waiting
 
     def keep(self, waiting: Path, offset: int) -> None:
-        """Give a written piece its name. What a crash left under it was never counted, and is replaced."""
+        """Rename a written piece to its final name. A file left there by a crash was never counted, and is replaced."""
         waiting.replace(self.folder / f"{offset:016x}")
         descriptor = os.open(self.folder, os.O_RDONLY)
         try:
@@ -55,7 +55,7 @@ class Chunks:
             os.close(descriptor)
 
     def read(self, offset: int) -> bytes:
-        """One piece, opened."""
+        """Return one piece, decrypted."""
         try:
             sealed = (self.folder / f"{offset:016x}").read_bytes()
         except OSError:
@@ -63,11 +63,11 @@ class Chunks:
         return unseal(self._key, sealed, self._label(offset))
 
     def open(self, size: int) -> "ChunkReader":
-        """All pieces as one file of `size` bytes."""
+        """Open all pieces as one file of `size` bytes."""
         return ChunkReader(self, size)
 
     def offsets(self, size: int) -> list[int]:
-        """Where each piece begins; together they cover `size` bytes without a gap."""
+        """Return the offsets of the pieces; together they cover `size` bytes without a gap."""
         begins, at = [], 0
         while at < size:
             try:
@@ -91,7 +91,7 @@ class Chunks:
 
 
 class ChunkReader(io.RawIOBase):
-    """A seekable file that decrypts what is read of it, in memory."""
+    """Seekable file that decrypts in memory as it is read."""
 
     def __init__(self, chunks: Chunks, size: int) -> None:
         super().__init__()
@@ -100,24 +100,24 @@ class ChunkReader(io.RawIOBase):
         self._kept: OrderedDict[int, bytes] = OrderedDict()
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """How far it was read."""
+        """Return the position."""
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go on reading elsewhere."""
+        """Set the position."""
         self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
         return self._at
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill the buffer, across pieces: whoever reads Parquet takes a short read for the end of the file."""
+        """Fill the buffer across pieces: a Parquet reader takes a short read for the end of the file."""
         view, filled = memoryview(buffer).cast("B"), 0
         while filled < len(view) and self._at < self._size:
             begin = self._begins[bisect_right(self._begins, self._at) - 1]

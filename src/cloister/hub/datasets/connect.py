@@ -1,11 +1,14 @@
-"""Tables that stay where they are: a PostgreSQL, a folder of Parquet files, a Spark cluster.
+"""Connected tables that stay where they are: PostgreSQL, a folder of Parquet files, a Spark cluster.
 
-Owners type addresses, so an address could be used to make the hub knock at doors inside its own network. Therefore:
-only hosts and folders that the operator has listed for the organisation that the dataset belongs to, asked when an
-address is typed and again whenever it is opened; the address a host stands for is looked up once, checked, kept, and
-used from then on, so that a name cannot be made to point elsewhere later; no option that names a file or another host;
-no link on the way to a file: files are opened once, checked, and read through what was opened. Addresses hold
-passwords: they are sealed with the dataset's key.
+Owners type addresses, so an address could make the hub connect to hosts inside its own network. Therefore:
+
+- Only hosts and folders are allowed that the operator has listed for the dataset's organisation. The list is checked
+  when an address is typed and again whenever it is opened.
+- A host name is resolved once; the address is checked, stored, and used from then on, so that the name cannot be
+  redirected later.
+- No option may name a file or another host.
+- No symbolic link is followed: files are opened once, checked, and read through the open descriptor.
+- Addresses hold passwords: they are sealed with the dataset's key.
 """
 
 import ipaddress
@@ -40,12 +43,12 @@ _PARQUET = (".parquet", ".pq")
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A checked connection.
+    """Checked connection.
 
     Attributes:
         kind: postgres, folder or spark.
-        place: what may be shown of it: no user, no password.
-        address: how to open it; a secret.
+        place: the part that may be shown: no user, no password.
+        address: the full address; a secret.
     """
 
     kind: str
@@ -53,17 +56,17 @@ class Link:
     address: str
 
     def to_bytes(self) -> bytes:
-        """For sealing."""
+        """Return the bytes to seal."""
         return json.dumps([self.kind, self.place, self.address]).encode()
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Link":
-        """What was sealed."""
+        """Return the connection in the unsealed bytes."""
         return cls(*json.loads(raw))
 
 
 def read_address(settings: Settings, dataset: Dataset, text: str) -> Link:
-    """Check an address that the dataset's owner typed. Looks up the host's name, so not for inside a transaction.
+    """Check an address that the dataset's owner typed. It resolves the host: do not call it inside a transaction.
 
     Raises:
         BadForm: it is not of a known kind, or the operator has not listed its host or folder for the organisation that
@@ -98,7 +101,7 @@ def _postgres(settings: Settings, dataset: Dataset, text: str) -> Link:
     if parts.fragment or "/" in database or "=" in database or not database:
         raise BadForm("address: write postgresql://user:password@host/database.")
     address = _pinned(host, port)
-    # Without a passfile libpq would read that of the hub's own account.
+    # Without a passfile option libpq would read that of the hub's own account.
     fixed = {"hostaddr": address, "passfile": "/dev/null", "connect_timeout": "10"}
     secret = "" if parts.password is None else ":" + quote(unquote(parts.password), safe="")
     who = f"{quote(unquote(parts.username or ''), safe='')}{secret}@" if parts.username else ""
@@ -125,9 +128,9 @@ def _bracketed(host: str) -> str:
 
 
 def _encrypted(options: dict[str, str]) -> str:
-    """The options of a PostgreSQL address as a query string, TLS required unless the server is on this machine."""
+    """Return the options of a PostgreSQL address as a query string; TLS is required unless the server is local."""
     here = ipaddress.ip_address(options["hostaddr"]).is_loopback
-    # libpq's own default takes no for an answer: rows would travel in clear if the server says so.
+    # libpq's default falls back to plaintext if the server refuses TLS: rows would travel in clear.
     if not here and options.setdefault("sslmode", "require") not in _ENCRYPTED:
         raise BadForm(
             f"address: with sslmode={options['sslmode']} rows could travel in clear, and this server is on another "
@@ -145,7 +148,7 @@ def _host(settings: Settings, dataset: Dataset, text: str, scheme: str) -> tuple
     if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?|[0-9a-f:]+", host):
         raise BadForm("address: name one host. Sockets and lists of hosts are not taken.")
     if f"{host}:{port}" not in settings.hosts_of(_organisation(dataset)):
-        # One sentence whether it is listed for others or not at all: what others connect is none of their business.
+        # The same message whether it is listed for others or not at all: connections of others are not revealed.
         raise BadForm(
             f"address: {host:.100}:{port} is not on this hub's list for your organisation. Ask its operator to add it."
         )
@@ -153,7 +156,7 @@ def _host(settings: Settings, dataset: Dataset, text: str, scheme: str) -> tuple
 
 
 def _pinned(host: str, port: int) -> str:
-    """The address a host stands for today. All it stands for must be harmless, or none is used."""
+    """Resolve a host to one address. All its addresses must be allowed, or none is used."""
     try:
         found = {str(one[4][0]).partition("%")[0] for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
     except OSError:
@@ -161,14 +164,14 @@ def _pinned(host: str, port: int) -> str:
     addresses = [ipaddress.ip_address(one) for one in sorted(found)]
     plain = [getattr(one, "ipv4_mapped", None) or one for one in addresses]
     for one in plain:
-        own = one.is_loopback and host != "localhost" and host != str(one)  # a name that was made to point at us
+        own = one.is_loopback and host != "localhost" and host != str(one)  # a name that was redirected to this machine
         if own or one.is_link_local or one.is_multicast or one.is_unspecified or (one.is_reserved and one.version == 4):
             raise BadForm(f"address: the host {host:.100} stands for an address that is never called.")
     return str(min(plain, key=lambda one: one.version))
 
 
 def _organisation(dataset: Dataset) -> str:
-    """The organisation that a dataset belongs to; no entry of a list belongs to nobody."""
+    """Return the organisation of a dataset; entries of a list belong to no other."""
     return "" if dataset.organisation is None else dataset.organisation.name
 
 
@@ -176,22 +179,22 @@ def _organisation(dataset: Dataset) -> str:
 
 
 def _allowed(settings: Settings, dataset: Dataset, text: str) -> Path:
-    """The folder, if it lies in one that is listed for the dataset's organisation, wherever links may lead."""
+    """Return the folder, if it is inside a listed folder of the dataset's organisation after resolving links."""
     path = Path(text).resolve()
     if not any(path.is_relative_to(one) for one in settings.folders_of(_organisation(dataset))) or not path.is_dir():
-        # One sentence for all: whether a path exists outside their own folders is nobody's business.
+        # One message for all: the existence of paths outside their own folders is not revealed.
         raise BadForm("address: this is no folder in one that this hub's operator has listed for your organisation.")
     return path
 
 
 def _files(settings: Settings, dataset: Dataset, text: str, schema: Schema) -> dict[str, PinnedTable]:
-    """For each table NAME.parquet or the folder NAME; the whole folder, if there is one table only.
+    """Return for each table NAME.parquet or the folder NAME; the whole folder, if there is one table only.
 
-    The files are opened here, from the listed folder on and without following a link, and are read through what was
-    opened. Whoever can write into the folder could otherwise put a link to another's file there, after the check.
+    The files are opened here, from the listed folder on and without following a link, and are read through the open
+    descriptors. Otherwise a user who can write into the folder could put a link to another file there after the check.
     """
     folder = _allowed(settings, dataset, text)
-    if str(folder) != text:  # since it was typed, a part of it has become a link
+    if str(folder) != text:  # since it was typed, a part of the path has become a link
         raise BadForm("address: a link leads to this folder by now. Connect the folder itself.")
     for name in schema.tables:
         if Path(name).name != name:
@@ -215,7 +218,7 @@ def _files(settings: Settings, dataset: Dataset, text: str, schema: Schema) -> d
 
 
 def open_source(settings: Settings, dataset: Dataset, link: Link, schema: Schema) -> object:
-    """The source that `cloister.data.tables.open_tables` opens. The organisation's list is asked again.
+    """Return the source that `cloister.data.tables.open_tables` opens. The organisation's list is checked again.
 
     Raises:
         BadForm: the operator has taken the host or folder off the list of the dataset's organisation.

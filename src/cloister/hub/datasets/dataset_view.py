@@ -1,7 +1,7 @@
-"""Which datasets somebody may know of, and what of them: the policy decides, by its operation `see schema`.
+"""Datasets and schemas that a user may see: the policy decides, by its operation `see schema`.
 
-Whoever could have a role, on request for instance, knows that the dataset exists, and can ask; its schema they see when
-a role that they have shows it.
+A user who could get a role, for instance on request, may see that the dataset exists and may ask for the role. They
+see its schema when a role that they have shows it.
 """
 
 from collections.abc import Mapping
@@ -28,18 +28,18 @@ __all__ = ["DatasetView", "visible_datasets", "visible_dataset"]
 
 @dataclass(frozen=True, slots=True)
 class DatasetView:
-    """A dataset as one person may see it.
+    """Dataset as one user may see it.
 
     Attributes:
         dataset: the dataset.
-        mine: whether the person owns it.
-        policy: what decides; None if the stored one does not hold, which only the owner gets to see.
-        verdict: why they may see its schema, or not; None for the owner, who always may.
+        mine: True if the user owns it.
+        policy: the policy in force; None if the stored one is not valid, which only the owner sees.
+        verdict: the decision on seeing its schema; None for the owner, who always may.
         version: the newest one that is ready.
-        schema: what they see of its schema; None before there are tables, and while no role of theirs shows it.
+        schema: the visible part of its schema; None before there are tables, and while no role of theirs shows it.
         number: the policy's version.
-        subject: the person as the policy sees them; None without a policy.
-        environment: when and where they look.
+        subject: the user as the policy sees them; None without a policy.
+        environment: the time and place of the request.
     """
 
     dataset: Dataset
@@ -53,29 +53,29 @@ class DatasetView:
     environment: Environment | None = None
 
     def purposes(self, operation: str) -> tuple[str, ...]:
-        """The purposes for which the person may do this now; none while the dataset is paused or has no policy."""
+        """Return the purposes for which the user may do this now; none while the dataset is paused or has no policy."""
         if self.policy is None or self.subject is None or self.environment is None or self.dataset.paused:
             return ()
         return allowed_purposes(self.policy, self.number, self.subject, operation, self.environment)
 
     @property
     def askable(self) -> bool:
-        """Whether the person could ask for a role: the policy has one, and the dataset is not their own."""
+        """Return True if the user could ask for a role: the policy has one, and the dataset is not their own."""
         return not self.mine and self.policy is not None and any(role.by_request for role in self.policy.roles)
 
 
 def visible_datasets(hub: Hub, session: Session, person: Person, environment: Environment) -> list[DatasetView]:
-    """Every dataset that the person may know of, by title."""
+    """Return every dataset that the user may see, by title."""
     wanted = sa.select(Dataset).where(Dataset.deleted.is_(None)).order_by(Dataset.title, Dataset.name)
     found = [_sight(hub, session, person, dataset, environment) for dataset in session.scalars(wanted)]
     return [one for one in found if one is not None]
 
 
 def visible_dataset(hub: Hub, session: Session, person: Person, name: str, environment: Environment) -> DatasetView:
-    """One dataset.
+    """Return one dataset.
 
     Raises:
-        NotHere: there is none, or not for this person: the two are not told apart.
+        NotHere: there is none, or none that this user may see: the two are not distinguished.
     """
     sight = _sight(hub, session, person, find(session, name), environment)
     if sight is None:
@@ -84,7 +84,7 @@ def visible_dataset(hub: Hub, session: Session, person: Person, name: str, envir
 
 
 def _shown(text: str, views: Mapping[str, TableView] | None) -> Schema:
-    """What views show of a schema. It is worked out once: rules over many categories take a while."""
+    """Return the part of a schema that views show. It is cached: rules over many categories take a while."""
     rules = {name: (one.columns, one.rows, dict(one.transforms)) for name, one in (views or {}).items()}
     found = _worked_out(text, _Views(repr(rules) if views is not None else "", views))
     return replace(found, tables={name: replace(one, columns=dict(one.columns)) for name, one in found.tables.items()})
@@ -92,7 +92,7 @@ def _shown(text: str, views: Mapping[str, TableView] | None) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class _Views:
-    """Views that can be looked up: they are equal if they are written alike."""
+    """Hashable views: equal if they are written alike."""
 
     text: str
     views: Mapping[str, TableView] | None = field(compare=False)

@@ -1,6 +1,6 @@
-"""Datasets: made with their policy, versioned, opened for work, paused, deleted.
+"""Datasets: create with a policy, version, open for work, pause, delete.
 
-Every function that changes something takes who asks, and asks whether they own the dataset.
+Every function that changes something takes the user and checks that they own the dataset.
 """
 
 import re
@@ -65,12 +65,12 @@ _DIALECTS: dict[str, DialectName] = {"sealed": "duckdb", "folder": "duckdb", "po
 def create(
     hub: Hub, session: Session, owner: Person, *, name: str, title: str, about: str, policy_text: str, schema_text: str
 ) -> Dataset:
-    """A new dataset, with its policy and its account in the ledger. It holds no rows yet.
+    """Create a dataset, with its policy and its account in the ledger. It holds no rows yet.
 
     Args:
-        name: in addresses, in the policy and in the ledger; for good.
-        policy_text: what is allowed; whatever it does not allow is refused. Its lifetime budget never changes.
-        schema_text: what is public; may be empty until there are tables.
+        name: the name in addresses, in the policy and in the ledger; it never changes.
+        policy_text: the policy; everything that it does not allow is refused. Its lifetime budget never changes.
+        schema_text: the public schema; may be empty until there are tables.
     """
     if "data owner" not in owner.roles:
         raise Denied("this is for the role data owner.")
@@ -111,7 +111,7 @@ def create(
 
 
 def find(session: Session, name: str) -> Dataset:
-    """The dataset of that name.
+    """Return the dataset of that name.
 
     Raises:
         NotHere: there is none, or it was deleted.
@@ -123,7 +123,7 @@ def find(session: Session, name: str) -> Dataset:
 
 
 def owned(session: Session, name: str, person: Person) -> Dataset:
-    """The dataset of that name, if this person owns it; for everybody else it is not here."""
+    """Return the dataset of that name, if this user owns it; for all others raise NotHere."""
     dataset = find(session, name)
     if dataset.owner_id != person.id:
         raise NotHere("there is no such dataset.")
@@ -131,13 +131,13 @@ def owned(session: Session, name: str, person: Person) -> Dataset:
 
 
 def versions(session: Session, dataset: Dataset) -> list[Version]:
-    """All versions, the newest first."""
+    """Return all versions, the newest first."""
     wanted = sa.select(Version).where(Version.dataset_id == dataset.id).order_by(Version.number.desc())
     return list(session.scalars(wanted))
 
 
 def newest(session: Session, dataset: Dataset) -> Version:
-    """The newest version that is ready.
+    """Return the newest version that is ready.
 
     Raises:
         NotNow: there is none yet.
@@ -152,19 +152,19 @@ def newest(session: Session, dataset: Dataset) -> Version:
 
 
 def draft_version(session: Session, dataset: Dataset) -> Version | None:
-    """The schema that waits for tables, if there is one."""
+    """Return the schema that waits for tables, if there is one."""
     return next((one for one in versions(session, dataset) if one.state == "draft"), None)
 
 
 def latest_schema(session: Session, dataset: Dataset) -> str:
-    """The schema that was written last, as text; empty if there is none."""
+    """Return the schema that was saved last, as text; empty if there is none."""
     return next((one.schema for one in versions(session, dataset)), "")
 
 
 def save_draft(hub: Hub, session: Session, person: Person, dataset: Dataset, schema_text: str) -> Version:
-    """Keep a schema until its tables come.
+    """Save a schema until its tables are uploaded.
 
-    Privacy: a schema with marks to confirm is not kept, since what it says may come from values.
+    Privacy: a schema with marks to confirm is not saved, since its entries may come from values.
     """
     _own(person, dataset)
     _same_unit(session, dataset, _checked(hub, schema_text))
@@ -195,15 +195,15 @@ def new_version(
     uploads: Mapping[str, str] | None = None,
     link: Link | None = None,
 ) -> Version:
-    """A new state of the tables. It pays from the same account as all before it. A worker prepares it.
+    """Create a version of the tables, charged to the same account as all before it. A worker prepares it.
 
     Args:
-        schema_text: what is public of it; the schema that was saved last, or that of the newest version, unless given.
+        schema_text: the public schema; the one saved last, or that of the newest version, unless given.
         uploads: for each table the id of a complete upload; tables without one are taken from the newest version.
-        link: instead, where the tables stay, as `reach` has checked it.
+        link: instead, the connection to the tables, as `reach` has checked it.
 
     Raises:
-        BadPolicy: the policy speaks of a table or column that this schema does not have.
+        BadPolicy: the policy names a table or column that this schema does not have.
     """
     _own(person, dataset)
     schema_text = schema_text if schema_text.strip() else latest_schema(session, dataset)
@@ -211,7 +211,7 @@ def new_version(
     _same_unit(session, dataset, schema)
     policy = current_page(session, dataset)
     if policy is not None:
-        read(policy.text, schema)  # a role that shows a column which is gone would show nothing at all
+        read(policy.text, schema)  # a role that shows a removed column would show nothing at all
     if any(one.state == "preparing" for one in versions(session, dataset)):
         raise NotNow("a version is being prepared. Wait until it is ready.")
     if link is not None:
@@ -230,7 +230,7 @@ def new_version(
 def reach(hub: Hub, person: Person, dataset: Dataset, address: str) -> Link:
     """Check an address where a dataset's tables stay: PostgreSQL, a folder of Parquet, Spark.
 
-    Asks for the host's name, which may take seconds: call it before the transaction that makes the version.
+    Resolves the host's name, which may take seconds: call it before the transaction that creates the version.
 
     Raises:
         BadForm: the operator has not listed it for the organisation that both the dataset and its owner belong to.
@@ -242,9 +242,9 @@ def reach(hub: Hub, person: Person, dataset: Dataset, address: str) -> Link:
 
 
 def examine(hub: Hub, person: Person, *, policy_text: str = "", schema_text: str = "") -> None:
-    """Read a policy and a schema before the transaction that keeps them, since only one writes at a time.
+    """Parse a policy and a schema before the transaction that saves them, since there is one writer at a time.
 
-    What is read here is remembered, so reading it again inside the transaction takes no time.
+    The result is cached, so parsing it again inside the transaction takes no time.
 
     Raises:
         BadSchema, BadPolicy: as that transaction would.
@@ -257,10 +257,10 @@ def examine(hub: Hub, person: Person, *, policy_text: str = "", schema_text: str
 
 
 def examine_version(hub: Hub, person: Person, name: str, schema_text: str = "", address: str = "") -> Link | None:
-    """Do what is slow about a new version before the transaction that makes it; the link, if it stays elsewhere.
+    """Do the slow part of a new version before its transaction; return the link of connected tables.
 
     Args:
-        name: of the dataset.
+        name: the name of the dataset.
         schema_text, address: as for the version.
     """
     with hub.database.reading() as session:
@@ -300,7 +300,7 @@ def _origins(
 
 
 def retry(hub: Hub, session: Session, person: Person, dataset: Dataset, number: int) -> Version:
-    """Prepare a version that failed once more, for instance because a server could not be reached."""
+    """Prepare a failed version again, for instance after a server could not be reached."""
     _own(person, dataset)
     version = next((one for one in versions(session, dataset) if one.number == number), None)
     if version is None:
@@ -330,7 +330,7 @@ def _checked(hub: Hub, text: str) -> Schema:
 
 
 def _same_unit(session: Session, dataset: Dataset, schema: Schema) -> None:
-    """One account protects one kind of unit: what was promised to patients is not kept by protecting visits."""
+    """Refuse a change of the unit: a promise to patients is not kept by protecting visits from the same account."""
     for one in versions(session, dataset):
         if one.state != "ready":
             continue
@@ -350,19 +350,19 @@ def _same_unit(session: Session, dataset: Dataset, schema: Schema) -> None:
 
 
 def open_twin(version: Version) -> Tables:
-    """The tables without rows, for plans: needs no key, reads nothing, runs nothing."""
+    """Open the tables without rows, for plans: needs no key, reads nothing, runs nothing."""
     if version.state != "ready":
         raise NotNow("this version has no tables yet.")
     return twin_of(Schema.parse(version.schema, max_bytes=None), _DIALECTS[version.source["kind"]], version.declared)
 
 
 def open_for_work(hub: Hub, dataset: Dataset, version: Version, person: Person | None) -> Tables:
-    """The tables with their rows; only a worker asks for this. It is written into the audit log first.
+    """Open the tables with their rows, for a worker only. The audit log records it first.
 
     Raises:
         SealBroken: a sealed table is not what was sealed.
     """
-    with hub.database.reading() as session:  # as it is now: the owner may have paused or deleted it
+    with hub.database.reading() as session:  # read again: the owner may have paused or deleted it
         held = session.get(Dataset, dataset.id)
     if held is None or held.deleted is not None:
         raise NotHere("there is no such dataset.")
@@ -382,7 +382,7 @@ def _open(hub: Hub, dataset: Dataset, version: Version) -> Tables:
         source: object = ingest.sealed_tables(hub, dataset, version, key)
     else:
         source = open_source(settings, dataset, ingest.link_of(dataset, version, key), schema)
-    # Without spilling: what does not fit into memory fails, rather than lie on a disk in clear.
+    # Without spilling: what does not fit into memory fails, rather than being written to a disk in clear.
     return open_tables(source, schema, memory_limit=settings.job_memory, timeout_s=settings.job_seconds, spill=False)
 
 
@@ -390,7 +390,7 @@ def _open(hub: Hub, dataset: Dataset, version: Version) -> Tables:
 
 
 def pause(hub: Hub, session: Session, person: Person, dataset: Dataset, paused: bool) -> None:
-    """The owner's switch: while it is on, no work on the dataset begins."""
+    """Pause or resume a dataset; while it is paused, no work on it begins."""
     _own(person, dataset)
     dataset.paused = paused
     session.add(dataset)
@@ -398,7 +398,7 @@ def pause(hub: Hub, session: Session, person: Person, dataset: Dataset, paused: 
 
 
 def delete(hub: Hub, session: Session, person: Person, dataset: Dataset) -> None:
-    """Shred a dataset: its key is erased, its files are removed. Its name, its account and its history stay.
+    """Shred a dataset: erase its key, remove its files. Its name, its account and its history stay.
 
     Copies of the files, in backups for instance, cannot be read without the key. A backup of the database still holds
     the wrapped key: see docs/decisions/0007-sealed-tables.md.

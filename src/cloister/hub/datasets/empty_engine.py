@@ -1,7 +1,7 @@
-"""A version's twin: its tables as plans see them, without a row, a key or a connection.
+"""Tables of a version without rows, keys or connections, for plans.
 
-A plan depends on the schema, the declared types and the engine's dialect, and on nothing else. All of that was written
-down when the version was prepared, so the web processes plan without being able to read anything.
+A plan depends only on the schema, the declared types and the engine's dialect. All of that was recorded when the
+version was prepared, so the web processes plan without access to any row.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ __all__ = ["EmptyEngine", "twin_of"]
 
 
 class EmptyEngine:
-    """An engine that knows names and declared types, and runs nothing."""
+    """Engine that knows names and declared types, and runs nothing."""
 
     def __init__(self, dialect: DialectName, declared: Mapping[str, Mapping[str, str]]) -> None:
         self._dialect = dialect
@@ -28,38 +28,38 @@ class EmptyEngine:
 
     @property
     def dialect(self) -> DialectName:
-        """Which SQL the real engine speaks."""
+        """SQL dialect of the real engine."""
         return self._dialect
 
     def tables(self) -> list[str]:
-        """The names of the tables."""
+        """Return the names of the tables."""
         return list(self._declared)
 
     def columns(self, table: str) -> dict[str, str]:
-        """Names and declared types, as the real engine gave them."""
+        """Return names and declared types, as the real engine gave them."""
         return dict(self._declared.get(table, {}))
 
     def place(self, table: str) -> str:
-        """The quoted name."""
+        """Return the quoted name."""
         return dialect_of(self._dialect).name(table)
 
     def prepare(self, sql: str) -> None:
-        """Nothing: there is no engine to ask."""
+        """Do nothing: there is no engine."""
 
     def run(self, sql: str) -> "pa.Table":
-        """There is nothing to run it on."""
+        """Refuse: there is nothing to run it on."""
         raise EngineFailed("this copy of the tables is for plans and has no rows. Work runs in a worker.")
 
     def again(self) -> "EmptyEngine":
-        """There is nothing that one could see of another."""
+        """Return itself: it has no state."""
         return self
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 def twin_of(schema: Schema, dialect: DialectName, declared: Mapping[str, Mapping[str, str]]) -> Tables:
-    """Tables without rows, whose views are the same text as those of the real ones."""
+    """Return tables without rows, whose views are the same text as those of the real ones."""
     say = dialect_of(dialect)
     families = {
         table: {name: found for name, kind in columns.items() if (found := family(kind, say)) is not None}

@@ -1,6 +1,6 @@
-"""From uploads or a connection to a version that is ready: checked, sealed, written down.
+"""Preparation of a version from uploads or a connection: check, seal, record.
 
-Runs in a worker. It may be killed at any moment and run again: until the last transaction nothing of it counts.
+Runs in a worker. It may be killed at any moment and run again: nothing takes effect before the last transaction.
 """
 
 import json
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 __all__ = ["fit_of_version", "give_up", "link_of", "prepare", "sealed_name", "sealed_tables", "unpacked"]
 
 Progress = Callable[[float, str], None]
-_MOST_COUNTED = 500_000_000  # values of a version that are looked at to say how they fit the schema
-_REACH_S = 30  # how long a server may take to say what columns its tables have
+_MOST_COUNTED = 500_000_000  # number of values of a version that are checked against the schema
+_REACH_S = 30  # timeout for a server to list the columns of its tables
 _LOG = logging.getLogger("cloister.hub.datasets")
 
 
 def prepare(hub: Hub, version_id: int, progress: Progress | None = None) -> str:
-    """Make a version ready, if it is still being prepared; the state it is in afterwards.
+    """Prepare a version, if it still waits for it; return its state afterwards.
 
     Args:
-        progress: called with a share and a few words as the work goes on.
+        progress: called with the share done and a short text.
 
-    Privacy: what goes wrong is told without a value. The owner finds it under `problem`.
+    Privacy: errors are reported without values. The owner finds them under `problem`.
     """
     say = progress or (lambda share, words: None)
     with hub.database.reading() as session:
@@ -66,7 +66,7 @@ def prepare(hub: Hub, version_id: int, progress: Progress | None = None) -> str:
     except CloisterError as error:
         return _failed(hub, dataset, version, folder, str(error))
     except Exception as error:
-        # What an unknown error says could quote a row; its kind cannot.
+        # The message of an unknown error could quote a row; its type cannot.
         _LOG.warning("version %s of %s: %s", version.number, dataset.name, type(error).__name__)
         return _failed(hub, dataset, version, folder, f"the tables could not be prepared ({type(error).__name__}).")
     return _ready(hub, dataset, version, folder, done)
@@ -82,12 +82,12 @@ class _Done:
 
 
 def sealed_name(dataset: Dataset, number: int, table: str) -> str:
-    """What a sealed file is bound to."""
+    """Return the name to which a sealed file is bound."""
     return f"{dataset.name}/{number}/{table}"
 
 
 def sealed_tables(hub: Hub, dataset: Dataset, version: Version, key: bytes) -> "dict[str, Any]":
-    """A version's sealed tables, checked and opened."""
+    """Open a version's sealed tables, after checking them."""
     return _opened(hub, dataset, version.number, version.source["files"], key)
 
 
@@ -99,7 +99,7 @@ def _opened(hub: Hub, dataset: Dataset, number: int, files: Mapping[str, Any], k
 
 
 def unpacked(hub: Hub, upload: Upload, key: bytes) -> tuple[Unpacked, Any]:
-    """An upload, opened; and its reader, which tells how far it was read."""
+    """Open an upload; return it and its reader, which knows its position."""
     reader = chunks(hub, upload, key).open(upload.size)
     return unpack(reader, upload.file, GROWTH * hub.settings.upload_gb * 10**9), reader
 
@@ -115,7 +115,7 @@ def _seal(
     shapes = {name: one.kept(kept[name]) for name, one in opened.items()}
     from pyarrow.dataset import dataset as files_of
 
-    # As datasets, which sealed tables are: a table is read in the schema's types instead of its own.
+    # As datasets, like sealed tables: a table is read in the schema's types instead of its own.
     empty = {name: files_of(shape.empty_table()) for name, shape in shapes.items()}
     declared = _declared(hub.settings, empty, schema)
     folder.mkdir(parents=True, mode=0o700)
@@ -142,7 +142,7 @@ def _counted(hub: Hub, dataset: Dataset, version: Version, schema: Schema, key: 
         return ""
     try:
         found = fit_of(sealed, schema, memory_limit=hub.settings.job_memory, timeout_s=_REACH_S, spill=False)
-    except CloisterError:  # a version is as good without its counts
+    except CloisterError:  # a version is valid without its counts
         return ""
     lost, rows = sum(one.rows - one.read for one in found), sum(one.rows for one in found)
     told = {"rows": rows, "lost": lost, "lines": fit_lines(found, values=False)}
@@ -150,9 +150,9 @@ def _counted(hub: Hub, dataset: Dataset, version: Version, schema: Schema, key: 
 
 
 def fit_of_version(hub: Hub, dataset: Dataset, version: Version) -> dict[str, Any] | None:
-    """How the rows of a version fit its schema: `rows`, `lost` and `lines`; None if that was not counted.
+    """Return how the rows of a version fit its schema: `rows`, `lost` and `lines`; None if not counted.
 
-    Privacy: exact counts. For the owner's eyes only.
+    Privacy: exact counts. For the owner only.
     """
     kept = version.source.get("fit")
     if not kept:
@@ -169,7 +169,7 @@ def _fit_label(dataset: Dataset, version: Version) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """Where a table's rows come from: a file that was sent, or the same table of an earlier version."""
+    """Origin of a table's rows: an uploaded file, or the same table of an earlier version."""
 
     names: list[str]
     kept: "Callable[[list[str]], pa.Schema]"
@@ -211,7 +211,7 @@ def _check_columns(schema: Schema, kept: Mapping[str, list[str]], opened: Mappin
 
 
 def _declared(settings: Settings, source: object, schema: Schema) -> dict[str, dict[str, str]]:
-    """The declared types as the engine names them; refuses a schema that cannot be read from them."""
+    """Return the declared types as the engine names them; refuse a schema that cannot be read from them."""
     tables = open_tables(source, schema, memory_limit=settings.job_memory, timeout_s=_REACH_S, spill=False)
     try:
         return {name: _wanted(schema, name, tables.engine.columns(name)) for name in schema.tables}
@@ -236,7 +236,7 @@ def _watched(
 
 
 def link_of(dataset: Dataset, version: Version, key: bytes) -> Link:
-    """The sealed address of a version that stays elsewhere."""
+    """Return the sealed address of a connected version."""
     return Link.from_bytes(unseal(key, bytes.fromhex(version.source["sealed"]), f"address of {dataset.name}"))
 
 
@@ -265,20 +265,20 @@ def _ready(hub: Hub, dataset: Dataset, version: Version, folder: Path, done: _Do
                 dataset,
                 f"Version {version.number} of {dataset.name} is ready. Its page says how many rows fit its schema.",
             )
-    if not ours:  # somebody else was faster, or the dataset was deleted meanwhile
+    if not ours:  # another worker was faster, or the dataset was deleted meanwhile
         shutil.rmtree(folder, ignore_errors=True)
         return held.state
     for origin in done.source.get("from", {}).values():
         if "upload" in origin:
             shutil.rmtree(hub.folder / "uploads" / origin["upload"], ignore_errors=True)
-    for other in folder.parent.glob(f"{version.number}-*"):  # what an interrupted attempt left
+    for other in folder.parent.glob(f"{version.number}-*"):  # left by an interrupted attempt
         if other != folder:
             shutil.rmtree(other, ignore_errors=True)
     return "ready"
 
 
 def give_up(hub: Hub, version_id: int, problem: str) -> None:
-    """Let a version that is still being prepared fail, and remove what tries at it left."""
+    """Mark a version in preparation as failed, and remove the files of its attempts."""
     with hub.database.reading() as session:
         version = session.get(Version, version_id)
         dataset = None if version is None else session.get(Dataset, version.dataset_id)
@@ -297,7 +297,7 @@ def _failed(hub: Hub, dataset: Dataset, version: Version, folder: Path, problem:
             return held.state
         held.state, held.problem = "failed", problem[:4000]
         sent = [one["upload"] for one in version.source.get("from", {}).values() if "upload" in one]
-        # They can be used again, with a better schema.
+        # The uploads can be used again, with a corrected schema.
         session.execute(sa.update(Upload).where(Upload.id.in_(sent), Upload.state == "used").values(state="complete"))
         hub.audit.write(session, None, "version.failed", f"dataset/{dataset.name}", version=version.number)
         _tell_owner(hub, session, dataset, f"Version {version.number} of {dataset.name} could not be made.")

@@ -1,8 +1,8 @@
-"""Invented rows: tables of the right shape, made from the schema alone, to try questions on for free.
+"""Mock data: random tables of the right shape, made from the schema alone, to try queries for free.
 
-Privacy: no row of the dataset is read, so this costs nothing and gives nothing away that the schema does not say.
-Values are uniform within the public bounds or categories: every relation between columns is missing, and answers
-from these tables mean nothing.
+Privacy: no row of the dataset is read, so this costs nothing and reveals nothing beyond the schema. Values are uniform
+within the public bounds or categories: there is no relation between columns, and answers from these tables mean
+nothing.
 """
 
 from datetime import date, datetime, timedelta
@@ -25,15 +25,15 @@ _MOST_CELLS = 1_000_000  # rows are made in the process that serves pages
 
 
 def mock_tables(schema: Schema, rows: int = 1000, seed: int = 1) -> "dict[str, pa.Table]":
-    """All tables of a schema, with `rows` rows each; foreign keys find partners, people appear in several tables."""
+    """Return all tables of a schema, with `rows` rows each; foreign keys match, units appear in several tables."""
     return {name: mock_table(schema, name, rows, seed) for name in schema.tables}
 
 
 def mock_table(schema: Schema, name: str, rows: int = 1000, seed: int = 1) -> "pa.Table":
-    """One table.
+    """Return one table.
 
     Args:
-        rows: how many; fewer of a table so wide that they would have more than a million cells.
+        rows: the number of rows; fewer if a wide table would have more than a million cells.
         seed: the same seed makes the same rows.
     """
     import pyarrow as pa
@@ -54,7 +54,7 @@ def mock_table(schema: Schema, name: str, rows: int = 1000, seed: int = 1) -> "p
 
 
 def _people(schema: Schema, table: Table, rows: int, draws: np.random.Generator) -> list[str]:
-    """A few rows a person, never more than count."""
+    """Return unit ids, a few rows each, never more than count."""
     most = min(table.max_rows or schema.unit.max_rows, schema.unit.max_rows, _ROWS_EACH)
     person, people = 0, list[str]()
     while len(people) < rows:
@@ -64,7 +64,7 @@ def _people(schema: Schema, table: Table, rows: int, draws: np.random.Generator)
 
 
 def _keys(schema: Schema, table: Table, column: Column, rows: int) -> list[Any] | None:
-    """In a public table that others refer to: each key once, so that a join finds it."""
+    """Return each key once, for a public table that others refer to, so that joins match."""
     referred = any((key.other_table, key.other_column) == (table.name, column.name) for key in schema.foreign_keys)
     if not referred or not table.public or column.categories is None:
         return None
@@ -91,7 +91,7 @@ def _values(column: Column, rows: int, draws: np.random.Generator) -> list[Any]:
 
 
 def _range(column: Column) -> tuple[Any, Any]:
-    """The bounds; where none are stated, something that looks like the type."""
+    """Return the bounds; where none are stated, a plausible range of the type."""
     if column.bounds is not None:
         return column.bounds
     return {

@@ -1,7 +1,7 @@
-"""A first schema for files that were sent: from names and declared types, or, for the owner alone, from values.
+"""First schema for uploaded files: from names and declared types, or, for the owner alone, from values.
 
-Files that were sent are read in a process with limits, never in that which serves the page.
-What is drafted from values is shown to the owner and not kept: nothing stores it until every mark is confirmed.
+Uploaded files are read in a process with limits, never in the one that serves the page. A draft from values is shown
+to the owner and not stored until every mark is confirmed.
 """
 
 from itertools import islice
@@ -28,18 +28,18 @@ _ROWS = 100_000
 
 
 def waiting(session: Session, dataset: Dataset) -> dict[str, Upload]:
-    """For each table the newest upload that is complete and not used yet."""
+    """Return for each table the newest upload that is complete and not used yet."""
     wanted = sa.select(Upload).where(Upload.dataset_id == dataset.id, Upload.state == "complete")
     return {one.table: one for one in session.scalars(wanted.order_by(Upload.created))}
 
 
 def draft_schema(hub: Hub, person: Person, dataset: Dataset, *, from_values: bool) -> str:
-    """A schema.yaml with blanks, for the files that wait, or else for the newest sealed tables.
+    """Draft a schema.yaml with blanks, for the waiting files, or else for the newest sealed tables.
 
     Args:
-        from_values: look at the first 100,000 rows and suggest bounds and categories, each marked to be confirmed.
+        from_values: read the first 100,000 rows and suggest bounds and categories, each marked to be confirmed.
 
-    Privacy: for the owner's eyes only. With `from_values` the text holds values from the rows.
+    Privacy: for the owner only. With `from_values` the text holds values from the rows.
     """
     if person.id != dataset.owner_id:
         raise NotHere("there is no such dataset.")
@@ -48,7 +48,7 @@ def draft_schema(hub: Hub, person: Person, dataset: Dataset, *, from_values: boo
 
 
 def _drafted(settings: Settings, dataset_id: int, from_values: bool) -> str:
-    """The draft; runs in a process with limits."""
+    """Return the draft; runs in a process with limits."""
     with Hub(settings) as hub:
         tables = _tables(hub, dataset_id, _ROWS if from_values else 0)
     return draft_as_owner(tables) if from_values else draft(tables)

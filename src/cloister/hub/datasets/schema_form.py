@@ -1,4 +1,4 @@
-"""A schema as a form: one row a column, everything as text, so that what is not right yet can be shown again.
+"""Schema as a form: one row per column, all fields as text, so that invalid input can be shown again.
 
 SchemaForm.of_text(yaml)  ──►  page  ──►  SchemaForm.of_fields(sent)  ──►  .text()  ──►  Schema.parse
 """
@@ -18,7 +18,7 @@ _MOST = 2000
 
 @dataclass(slots=True)
 class ColumnForm:
-    """A column's fields."""
+    """Fields of a column."""
 
     name: str
     type: str = "text"
@@ -32,7 +32,7 @@ class ColumnForm:
 
 @dataclass(slots=True)
 class TableForm:
-    """A table's fields; `unit` is the name of one of its columns."""
+    """Fields of a table; `unit` is the name of one of its columns."""
 
     name: str
     unit: str = ""
@@ -44,7 +44,7 @@ class TableForm:
 
 @dataclass(slots=True)
 class SchemaForm:
-    """A schema's fields."""
+    """Fields of a schema."""
 
     unit: str = ""
     max_rows: str = "1"
@@ -53,13 +53,13 @@ class SchemaForm:
 
     @classmethod
     def of_text(cls, text: str) -> "SchemaForm":
-        """From YAML, however incomplete, as long as it is YAML."""
+        """Read YAML, which may be an incomplete schema."""
         schema, _ = read(text)
         return cls.of(schema, drafted="unit: fill in" in text)
 
     @classmethod
     def of(cls, schema: Schema, drafted: bool = False) -> "SchemaForm":
-        """From a schema; whom a draft protects is still open."""
+        """Convert a schema; the unit of a draft is still open."""
         row = schema.unit == ROW
         return cls(
             "" if drafted else ("row" if row else schema.unit.name),
@@ -70,7 +70,7 @@ class SchemaForm:
 
     @classmethod
     def of_fields(cls, sent: Mapping[str, str]) -> "SchemaForm":
-        """From what the page sent. Tables are numbered t0, t1, …; their columns t0-c0, t0-c1, …."""
+        """Read the fields that the page sent. Tables are numbered t0, t1, …; their columns t0-c0, t0-c1, …."""
 
         def text(name: str) -> str:
             return sent.get(name, "").strip()
@@ -95,7 +95,7 @@ class SchemaForm:
         return form
 
     def text(self) -> str:
-        """As YAML; what cannot be read stays as it was typed, for the schema to complain of."""
+        """Return YAML; invalid values stay as typed, so that the schema reports them."""
         unit: Any = "row" if self.unit == "row" else {"name": self.unit, "max_rows": _whole(self.max_rows)}
         raw: dict[str, Any] = {"unit": unit, "tables": {one.name: _plain(one) for one in self.tables}}
         if self.foreign_keys:

@@ -1,4 +1,4 @@
-"""A sealed table: one Parquet file, encrypted and authenticated by Parquet's own modular encryption (AES-256-GCM).
+"""Sealed table: one Parquet file, encrypted and authenticated by Parquet's modular encryption (AES-256-GCM).
 
 The key of each file is derived from the dataset's data key and from the name of dataset, version and table, which is
 also authenticated with every page: a file of another table, or of an older version, does not open in its place. Size
@@ -33,10 +33,10 @@ def write_table(
         path: the file; it must not exist.
         batches: the rows, all of this `schema`.
         key: the dataset's data key.
-        name: of dataset, version and table; bound to the file.
+        name: the names of dataset, version and table; bound to the file.
 
     Returns:
-        what to remember of the file: its size and SHA-256.
+        the size and SHA-256 of the file, to be recorded.
     """
     import pyarrow.parquet as pq
     from pyarrow.parquet.encryption import create_encryption_properties
@@ -56,7 +56,7 @@ def write_table(
 
 
 def open_table(path: Path, recorded: dict[str, Any], key: bytes, name: str) -> "pyarrow.dataset.Dataset":
-    """Open a sealed table, after checking that it is what was sealed. Its rows are read where they lie, as needed.
+    """Open a sealed table, after checking that it is unchanged. Its rows are read on demand.
 
     Raises:
         SealBroken: it was changed, exchanged or removed, or belongs to another dataset, version or table.
@@ -75,7 +75,7 @@ def open_table(path: Path, recorded: dict[str, Any], key: bytes, name: str) -> "
 
 
 def check(path: Path, recorded: dict[str, Any], name: str) -> None:
-    """Whether a file has the recorded size and SHA-256; known without reading while the file stays untouched."""
+    """Return True if a file has the recorded size and SHA-256; cached while the file stays untouched."""
     try:
         facts = path.stat(follow_symlinks=False)
         mark = (str(path), facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)

@@ -1,8 +1,8 @@
 """Uploaded files as tables of rows: CSV, gzipped CSV and Parquet, within limits, without a copy on the disk.
 
 Columns of a CSV are text; nothing is guessed from values. Lines that cannot be read are left out and short ones are
-filled up with NULL, by the same reader that opens CSV files elsewhere (`cloister.data.engines.duckdb`). Text whose
-bytes are no UTF-8 is NULL.
+padded with NULL, by the same reader that opens CSV files elsewhere (`cloister.data.engines.duckdb`). Text that is not
+valid UTF-8 becomes NULL.
 
 No message here contains a value. Headers are names, which the schema states in public anyway.
 """
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Unpacked", "unpack"]
 
-GROWTH = 10  # how many times the largest upload the rows of one may take
-_RATIO = 200  # text is compressed ten- or twentyfold; the most gzip can do is a thousandfold
-_FREE = 64 * 2**20  # below this much, the ratio does not matter
+GROWTH = 10  # rows may take this many times the largest upload
+_RATIO = 200  # text compresses ten- to twentyfold; gzip reaches at most a thousandfold
+_FREE = 64 * 2**20  # below this size, the ratio does not matter
 _SEGMENT = 24 * 2**20
 _LINE = 16 * 2**20  # the longest line, and the longest text in a row of Parquet
-_CELLS = 32 * 2**20  # values of a segment: lines that are not filled up have fewer values than bytes
+_CELLS = 32 * 2**20  # values of a segment: lines that are not padded have fewer values than bytes
 _BATCH = 131_072
 _PIECE = 64 * 2**20  # of text that is written out at a time
 _COLUMNS = 10_000
@@ -42,7 +42,7 @@ _CSV = (
 
 
 class Unpacked:
-    """An uploaded file, opened: its columns, and its rows as Arrow tables.
+    """Opened uploaded file: its columns, and its rows as Arrow tables.
 
     Attributes:
         schema: Arrow names and types of all its columns.
@@ -53,11 +53,11 @@ class Unpacked:
         self._rows = rows
 
     def tables(self, columns: Collection[str]) -> "Iterator[pa.Table]":
-        """The rows, some columns of them, piece by piece."""
+        """Yield the rows in batches, in some of the columns."""
         return self._rows([name for name in self.schema.names if name in columns])
 
     def kept(self, columns: Collection[str]) -> "pa.Schema":
-        """The schema of `tables(columns)`."""
+        """Return the schema of `tables(columns)`."""
         import pyarrow as pa
 
         return pa.schema([field for field in self.schema if field.name in columns])
@@ -67,9 +67,9 @@ def unpack(file: Any, name: str, limit: int) -> Unpacked:
     """Open an uploaded file.
 
     Args:
-        file: a binary file that can be read and sought.
-        name: whose ending tells its form.
-        limit: how many bytes its rows may take, unpacked.
+        file: a seekable binary file.
+        name: the file name, whose ending gives its format.
+        limit: the limit of the unpacked rows in bytes.
 
     Raises:
         UploadRefused: it is not what its name says, or would unpack to more than the limit.
@@ -86,7 +86,7 @@ def unpack(file: Any, name: str, limit: int) -> Unpacked:
 
 
 class _Inflated:
-    """What a gzip file holds, as long as it does not grow out of all proportion."""
+    """Content of a gzip file, refused if its ratio is implausible."""
 
     def __init__(self, packed: BinaryIO, counted: Any, limit: int) -> None:
         self._file, self._counted, self._limit, self._given = gzip.GzipFile(fileobj=packed), counted, limit, 0
@@ -117,7 +117,7 @@ def _csv(raw: Any, limit: int) -> Unpacked:
 
 
 def _header(line: bytes) -> tuple[str, list[str]]:
-    """The separator and the column names, from the first line alone."""
+    """Return the separator and the column names, from the first line alone."""
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -130,7 +130,7 @@ def _header(line: bytes) -> tuple[str, list[str]]:
 
 
 def _segments(raw: Any, rest: bytes, limit: int, columns: int) -> Iterator[bytes]:
-    """The lines, some megabytes at a time, cut where no quoted value is open."""
+    """Yield the lines, some megabytes at a time, cut where no quoted value is open."""
     total = 0
     while True:
         more = raw.read(_SEGMENT)
@@ -144,7 +144,7 @@ def _segments(raw: Any, rest: bytes, limit: int, columns: int) -> Iterator[bytes
         if cut:
             yield from _narrowed(rest[:cut], columns)
             rest = rest[cut:]
-        if len(rest) > _LINE:  # what is left belongs to one line
+        if len(rest) > _LINE:  # the rest belongs to one line
             raise UploadRefused(
                 f"a line has more than {_LINE // 2**20} MB, or a quote is never closed. Correct it and send it anew."
             )
@@ -153,7 +153,7 @@ def _segments(raw: Any, rest: bytes, limit: int, columns: int) -> Iterator[bytes
 
 
 def _narrowed(segment: bytes, columns: int) -> Iterator[bytes]:
-    """The segment, in smaller ones if its lines are so short that filling them up would make many more values."""
+    """Yield the segment, split if its lines are so short that padding would make many more values."""
     mark = b"\n" if b"\n" in segment else b"\r"
     if segment.count(mark) * columns <= _CELLS:
         yield segment
@@ -165,7 +165,7 @@ def _narrowed(segment: bytes, columns: int) -> Iterator[bytes]:
 
 
 def _cut(data: bytes) -> int:
-    """Where to cut: behind the last line break with an even number of quotes before it; if there is none, wait."""
+    """Return the position to cut: behind the last line break with an even number of quotes before it; else wait."""
     mark = b"\n" if b"\n" in data else b"\r"
     at = last = data.rfind(mark) + 1
     quotes = data.count(b'"', 0, at)
@@ -173,7 +173,7 @@ def _cut(data: bytes) -> int:
         before = data.rfind(mark, 0, at - 1) + 1
         quotes -= data.count(b'"', before, at)
         at = before
-    # A stray quote far back leaves no even place near the end: then cut anyway, and perhaps lose a line or two.
+    # A stray quote far back leaves no even position near the end: cut anyway, at the cost of a line or two.
     return at if at and not quotes % 2 else (last if len(data) > 2 * _SEGMENT or last > 2**20 else 0)
 
 
@@ -189,7 +189,7 @@ def _csv_tables(
     shown = ", ".join(map(say.name, columns)) or "1 AS _"
     connection = duckdb.connect(":memory:")
     connection.execute("SET threads = 1")
-    connection.execute("SET temp_directory = ''")  # rather fail than write rows to the disk
+    connection.execute("SET temp_directory = ''")  # fail rather than write rows to the disk
     try:
         for segment in segments:
             with _Pipe(segment) as place:
@@ -215,7 +215,7 @@ def _text_schema(columns: list[str]) -> "pa.Schema":
 
 
 class _Pipe:
-    """Bytes in memory under a path, as DuckDB wants them: a pipe that a thread fills."""
+    """Bytes in memory under a path, as DuckDB needs them: a pipe that a thread fills."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -230,7 +230,7 @@ class _Pipe:
         try:
             with os.fdopen(self._in, "wb") as file:
                 file.write(self._data)
-        except BrokenPipeError:  # the reader gave up
+        except BrokenPipeError:  # the reader has stopped
             pass
 
     def __exit__(self, *_: object) -> None:
@@ -251,7 +251,7 @@ def _parquet(file: Any, limit: int) -> Unpacked:
         facts, schema = opened.metadata, opened.schema_arrow
         declared = [facts.row_group(i).total_byte_size for i in range(facts.num_row_groups)]
         plain = pa.schema([pa.field(field.name, _plain(field.type)) for field in schema])
-        # Text as it lies in the file, each value of a dictionary once: how long it is written out is known beforehand.
+        # Text as stored in the file, each dictionary value once: its decoded size is known beforehand.
         texts = [field.name for field in plain if _is_bytes(field.type)]
         opened = pq.ParquetFile(pa.PythonFile(file, mode="r"), read_dictionary=texts, **bounds)
     except (OSError, ValueError, pa.ArrowException):
@@ -283,7 +283,7 @@ def _parquet_tables(opened: Any, plain: "pa.Schema", columns: list[str], limit: 
 
 
 def _pieces(batch: "pa.RecordBatch", limit: int) -> "Iterator[pa.RecordBatch]":
-    """The rows of a batch, some megabytes of text at a time, measured before any of it is written out."""
+    """Yield the rows of a batch, some megabytes of text at a time, measured before decoding."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -307,7 +307,7 @@ def _pieces(batch: "pa.RecordBatch", limit: int) -> "Iterator[pa.RecordBatch]":
 
 
 def _is_bytes(kind: "pa.DataType") -> bool:
-    """Whether values of a plain type may have any length."""
+    """Return True if values of a plain type may have any length."""
     import pyarrow as pa
 
     return bool(kind == pa.string() or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
@@ -318,7 +318,7 @@ def _too_large(limit: int) -> UploadRefused:
 
 
 def _plain(kind: "pa.DataType") -> "pa.DataType":
-    """The type as it is sealed: one kind of text, no dictionaries; a column of nothing but NULL is text."""
+    """Return the type as it is sealed: one text type, no dictionaries; a column with only NULL is text."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
@@ -328,7 +328,7 @@ def _plain(kind: "pa.DataType") -> "pa.DataType":
 
 
 def _as_plain(array: "pa.Array", kind: "pa.DataType") -> "pa.Array":
-    """An array in its plain type; text whose bytes are no UTF-8 becomes NULL."""
+    """Return an array in its plain type; text that is not valid UTF-8 becomes NULL."""
     import pyarrow as pa
 
     if pa.types.is_dictionary(array.type):

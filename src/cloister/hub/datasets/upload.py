@@ -1,7 +1,7 @@
-"""Files on their way into a dataset: begun, received in order, resumed after any interruption.
+"""Uploads into a dataset: begun, received in order, resumed after any interruption.
 
-A piece counts once it is sealed, on the disk, and written down in the database, in this order. So after a crash the
-upload goes on from the byte that the database names.
+A piece counts once it is sealed, on the disk, and recorded in the database, in this order. After a crash the upload
+continues at the byte that the database names.
 """
 
 import secrets
@@ -35,11 +35,11 @@ SMALLEST_PIECE = 64 * 1024  # except for the last: each piece is a file
 LARGEST_PIECE = 16 * 1024 * 1024
 _OPEN_AT_ONCE = 20
 _FORGOTTEN_AFTER = 7 * 86400
-_SILENT_S = 3600  # an announced file of which nothing came for so long keeps no room
+_SILENT_S = 3600  # an announced file without data for this long keeps no reserved space
 
 
 def may_provide(person: Person, dataset: Dataset) -> bool:
-    """Whether somebody may send files: the owner, or a data provider of the organisation that owns the dataset."""
+    """Return True if a user may upload: the owner, or a data provider of the organisation that owns the dataset."""
     same = person.organisation_id is not None and person.organisation_id == dataset.organisation_id
     return person.id == dataset.owner_id or ("data provider" in person.roles and same)
 
@@ -48,12 +48,12 @@ def begin(hub: Hub, session: Session, person: Person, dataset: Dataset, *, table
     """Announce a file.
 
     Args:
-        table: which table of the dataset it holds.
-        file: its name, whose ending tells its form.
-        size: in bytes.
+        table: the table of the dataset that it holds.
+        file: its name, whose ending gives its format.
+        size: the size in bytes.
 
     Raises:
-        UploadRefused: too large, of an unknown form, or no room for it.
+        UploadRefused: too large, of an unknown form, or no space for it.
     """
     if not may_provide(person, dataset) or dataset.deleted is not None:
         raise NotHere("there is no such dataset.")
@@ -96,9 +96,9 @@ def _check_announced(hub: Hub, table: str, file: str, size: int) -> None:
 
 
 def _check_room(hub: Hub, session: Session, person: Person, size: int) -> None:
-    """Refuse a file if there is no room for it and all announced before it: pieces, then sealed tables beside them.
+    """Refuse a file without space for it and all announced before it: pieces, then sealed tables beside them.
 
-    One person's files may take half of the room. A file of which nothing came within an hour takes none.
+    One user's files may take half of the space. A file without data within an hour takes none.
     """
     announced = sa.select(sa.func.sum(3 * Upload.size - Upload.received)).where(
         Upload.state.in_(("open", "complete")), sa.or_(Upload.received > 0, Upload.created > now() - _SILENT_S)
@@ -111,7 +111,7 @@ def _check_room(hub: Hub, session: Session, person: Person, size: int) -> None:
 
 
 def find(session: Session, person: Person, upload_id: str) -> tuple[Upload, Dataset]:
-    """An upload of this person, or into a dataset of theirs."""
+    """Return an upload of this user, or into a dataset of theirs."""
     upload = session.get(Upload, upload_id)
     dataset = None if upload is None else session.get(Dataset, upload.dataset_id)
     if upload is None or dataset is None or dataset.deleted is not None:
@@ -122,19 +122,19 @@ def find(session: Session, person: Person, upload_id: str) -> tuple[Upload, Data
 
 
 def chunks(hub: Hub, upload: Upload, key: bytes) -> Chunks:
-    """Where an upload's pieces lie."""
+    """Return the pieces of an upload."""
     return Chunks(hub.folder / "uploads", upload.id, key)
 
 
 def receive(hub: Hub, person: Person, upload_id: str, offset: int, data: bytes) -> Upload:
-    """Take the next piece.
+    """Store the next piece.
 
     Args:
-        offset: how many bytes were sent before.
-        data: between 64 KiB (unless it is the last) and 16 MiB.
+        offset: the number of bytes sent before.
+        data: the bytes, between 64 KiB (unless it is the last piece) and 16 MiB.
 
     Raises:
-        NotNow: the upload is not open, or goes on at another byte, which the message names.
+        NotNow: the upload is not open, or continues at another byte, which the message names.
     """
     with hub.database.reading() as session:
         upload, dataset = find(session, person, upload_id)
@@ -144,7 +144,7 @@ def receive(hub: Hub, person: Person, upload_id: str, offset: int, data: bytes) 
     try:
         with hub.database.writing() as session:
             held = session.get_one(Upload, upload_id, with_for_update=True, populate_existing=True)
-            _check_piece(held, offset, data)  # another piece for the same place may have been faster
+            _check_piece(held, offset, data)  # another piece for the same offset may have been faster
             pieces.keep(waiting, offset)
             held.received = offset + len(data)
             held.state = "complete" if held.received == held.size else "open"
@@ -166,7 +166,7 @@ def _check_piece(upload: Upload, offset: int, data: bytes) -> None:
 
 
 def cancel(hub: Hub, session: Session, person: Person, upload_id: str) -> Upload:
-    """Give an upload up; its pieces are deleted."""
+    """Cancel an upload and delete its pieces."""
     upload, dataset = find(session, person, upload_id)
     if upload.state not in ("open", "complete"):
         raise NotNow(f"the upload is {upload.state}.")
@@ -177,12 +177,12 @@ def cancel(hub: Hub, session: Session, person: Person, upload_id: str) -> Upload
 
 
 def afterwards(session: Session, work: Callable[[], object]) -> None:
-    """Do something once the transaction holds: files are removed after the database has forgotten them."""
+    """Call a function after commit: files are removed after their rows in the database."""
     sa.event.listen(session, "after_commit", lambda _: work(), once=True)
 
 
 def tidy(hub: Hub) -> int:
-    """Give up uploads that nobody went on with for a week, and delete pieces that no upload needs; how many folders."""
+    """Cancel uploads idle for a week, and delete pieces that no upload needs; return the number of folders."""
     with hub.database.writing() as session:
         old = sa.update(Upload).where(Upload.state == "open", Upload.created < now() - _FORGOTTEN_AFTER)
         session.execute(old.values(state="cancelled"))

@@ -1,9 +1,9 @@
-"""Authorise one job: who asks, on which dataset, for which purpose, about which tables, at which cost.
+"""Authorise one job: user, dataset, purpose, tables, cost.
 
-    require_open ─► decide without tables ─► tables that the person may know of ─► tables of the job ─► decide
+    require_open ─► decide without tables ─► tables that the user may see ─► tables of the job ─► decide
 
 The gateway authorises a request before it is planned and once its cost is known; a worker authorises the job when it is
-claimed and again in the transaction of the charge. Both ask here, so both ask the same.
+claimed and again in the transaction of the charge. Both use this module, so both apply the same rules.
 """
 
 import json
@@ -25,15 +25,15 @@ __all__ = ["JobRequest", "authorise", "basis_of", "narrowed", "require_open"]
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What a decision about a job rests on.
+    """Input of a decision on a job.
 
     Attributes:
-        policy: the dataset's, as it is now.
-        number: its version.
-        subject: who asks, as the policy sees them.
-        kind: what kind of job it is.
-        purpose: what for.
-        environment: when and where.
+        policy: the dataset's current policy.
+        number: the version of the policy.
+        subject: the requesting user, as the policy sees them.
+        kind: the job type.
+        purpose: the stated purpose.
+        environment: the time and place.
     """
 
     policy: Policy
@@ -44,7 +44,7 @@ class JobRequest:
     environment: Environment
 
     def decide(self, tables: Collection[str] = (), loss: Loss | None = None) -> Verdict:
-        """Ask the policy about these tables at this cost."""
+        """Return the policy's verdict on these tables at this cost."""
         return decide(
             self.policy, self.number, self.subject, self.kind.operation, self.purpose, self.environment, tables, loss
         )
@@ -57,17 +57,17 @@ def authorise(
     loss: Loss | None = None,
     require: Callable[[Verdict], None] = Verdict.require,
 ) -> tuple[tuple[str, ...], Verdict]:
-    """Decide about a job; the tables that it reads, and the verdict, whose view is what it sees of them.
+    """Decide on a job; return its tables, and the verdict with the view that it gets of them.
 
     Args:
-        request: who asks for what.
-        schema: of the whole dataset.
-        parameters: of the job, as its kind has read them.
-        loss: what it would cost, if that is known.
-        require: called with each verdict; raises if it says no.
+        request: the request.
+        schema: the schema of the whole dataset.
+        parameters: the job's parameters, as its type has read them.
+        loss: the cost, if known.
+        require: called with each verdict; raises if it is a refusal.
 
     Raises:
-        Denied: the policy says no.
+        Denied: the policy refuses.
     """
     # First without the tables: what is refused there must not name them.
     require(request.decide())
@@ -79,7 +79,7 @@ def authorise(
 
 
 def require_open(dataset: Dataset, person: Person) -> None:
-    """Refuse work on a dataset that is deleted or paused, or for a person whose account is closed.
+    """Refuse work on a deleted or paused dataset, or for a user whose account is closed.
 
     Raises:
         NotHere: the dataset was deleted.
@@ -96,16 +96,16 @@ def require_open(dataset: Dataset, person: Person) -> None:
 
 
 def narrowed(schema: Schema, shown: Collection[str] | None) -> Schema:
-    """A schema with the tables that somebody may know of, named in lower case; None: all of them."""
+    """Return a schema with the tables that a user may see, named in lower case; None: all of them."""
     if shown is None:
         return schema
     return replace(schema, tables={name: one for name, one in schema.tables.items() if name.lower() in shown})
 
 
 def basis_of(version: Version, tables: Collection[str], verdict: Verdict) -> str:
-    """A digest of what a job reads: the version of the tables, their names, and what the policy shows of them.
+    """Return a digest of what a job reads: the version of the tables, their names, and their view.
 
-    People agree to a plan that was made on this. A job whose basis has changed since is refused before the charge.
+    Reviewers approve a plan that was made on this basis. A job whose basis has changed is refused before the charge.
     """
     view = None if verdict.view is None else {name: asdict(one) for name, one in sorted(verdict.view.items())}
     facts = {"version": version.id, "tables": sorted(tables), "view": view}

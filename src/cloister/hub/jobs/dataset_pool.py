@@ -1,7 +1,7 @@
-"""Datasets kept open between jobs, and how one is handed to a piece of work.
+"""Datasets kept open between jobs, and the restricted copy that one job gets.
 
-Opening tables costs more than a question; so a process keeps those it used last. What is kept has no person in it: each
-piece of work gets its own copy, restricted to what the person may see and charging this job's book.
+Opening tables takes longer than a query, so a process keeps the last ones open. An open dataset belongs to no user:
+each job gets its own copy, restricted to what the user may see, which charges the ledger for this job.
 """
 
 import threading
@@ -35,7 +35,7 @@ __all__ = ["OpenDataset", "PersonReleases", "DatasetPool", "dataset_for_person"]
 
 @dataclass(frozen=True, slots=True)
 class OpenDataset:
-    """A version of a dataset, open. Its lock is held while something is planned or run with it."""
+    """Open version of a dataset. Its lock is held while something is planned or run with it."""
 
     name: str
     dataset_id: int
@@ -46,12 +46,12 @@ class OpenDataset:
 
 
 class DatasetPool:
-    """The versions that were used last.
+    """Open versions that were used last.
 
     Args:
         hub: the hub.
         opener: opens the tables of a version: with rows in a worker, without in a web process.
-        most: how many stay open.
+        most: the number of versions that stay open.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class DatasetPool:
         self._lock = threading.Lock()
 
     def get(self, dataset: models.Dataset, version: models.Version, person: models.Person) -> OpenDataset:
-        """A version, opened now unless it is open already."""
+        """Return a version, opened now unless it is open already."""
         with self._lock:
             kept = self._kept.get(version.id)
         if kept is not None and _is_unchanged(kept):
@@ -85,7 +85,7 @@ class DatasetPool:
         return kept
 
     def _drop(self, version_id: int, opened: OpenDataset) -> None:
-        """Close a version whose files are no longer those that it was opened with."""
+        """Close a version whose files have changed since it was opened."""
         with self._lock:
             gone = self._kept.get(version_id) is opened
             if gone:
@@ -96,7 +96,7 @@ class DatasetPool:
     def _open(self, dataset: models.Dataset, version: models.Version, person: models.Person) -> OpenDataset:
         budget = Loss.from_json(dataset.budget)
         rules = self._hub.ledger.open_account(dataset.name, budget).rules
-        # Answers are reused within one version only: another state of the data has other answers.
+        # Answers are reused within one version only: another version has other answers.
         place = self._hub.folder / "records" / f"{dataset.id}-{version.number}.record"
         name = str(version.number)
         tables = self._opener(dataset, version, person)
@@ -106,7 +106,7 @@ class DatasetPool:
         )
 
     def account(self, dataset: models.Dataset, person: models.Person) -> Rules:
-        """The rules of a person's account on a dataset, opened in the ledger when they first ask."""
+        """Return the rules of a user's account on a dataset, opened in the ledger at their first request."""
         me = (dataset.id, person.id)
         if me not in self._accounts:
             budget = Loss.from_json(dataset.budget)
@@ -114,7 +114,7 @@ class DatasetPool:
         return self._accounts[me]
 
     def forget(self, dataset_ids: Iterable[int]) -> None:
-        """Close what belongs to these datasets: they were deleted or paused."""
+        """Close these datasets: they were deleted or paused."""
         gone = set(dataset_ids)
         with self._lock:
             old = [self._kept.pop(key) for key, one in list(self._kept.items()) if one.dataset_id in gone]
@@ -122,7 +122,7 @@ class DatasetPool:
             _close(one)
 
     def datasets(self) -> set[int]:
-        """Which datasets are open."""
+        """Return the open datasets."""
         with self._lock:
             return {one.dataset_id for one in self._kept.values()}
 
@@ -140,16 +140,16 @@ def dataset_for_person(
     label: str = "",
     tables: Tables | None = None,
 ) -> Dataset:
-    """A dataset as a piece of work gets it.
+    """Return a dataset for one job.
 
     Args:
         opened: the tables.
-        own: the rules of the person's account.
-        view: what the person may see; a table without a view does not exist for them. None: everything.
-        book: charges this job, or nothing if it is a plan.
-        received: what the person has been told before.
-        label: of the job; it enters every request's hash.
-        tables: the same tables over a connection of the job's own; those that are kept open unless given.
+        own: the rules of the user's account.
+        view: what the user may see; a table without a view does not exist for them. None: everything.
+        book: the ledger that this job charges; for a plan, one that charges nothing.
+        received: the releases that the user has received before.
+        label: the label of the job, which enters every request's hash.
+        tables: the same tables over the job's own connection; the open ones unless given.
     """
     data = opened.data.asked_by(Analyst(Account(own, book), received, label))
     data.tables = tables or data.tables
@@ -164,23 +164,23 @@ def dataset_for_person(
 
 
 class PersonReleases:
-    """Which noisy statistics a person has received. New ones are written with the job's result, or not at all."""
+    """Noisy statistics that a user has received. New ones are recorded with the job's result, or not at all."""
 
     def __init__(self, hub: "Hub", dataset_id: int, person_id: int) -> None:
         self._hub, self._dataset_id, self._person_id = hub, dataset_id, person_id
         self._new: dict[str, None] = {}
 
     def has(self, fingerprint: str) -> bool:
-        """Whether it was received before."""
+        """Return True if it was received before."""
         with self._hub.database.reading() as session:
             return session.get(models.Seen, (self._dataset_id, self._person_id, fingerprint)) is not None
 
     def add(self, fingerprints: Iterable[str]) -> None:
-        """Remember that they were, once the job is done."""
+        """Remember new ones until the job is done."""
         self._new |= dict.fromkeys(fingerprints)
 
     def write(self, session: Session) -> None:
-        """Write them down, in the transaction that hands the result out."""
+        """Record new ones in the transaction that releases the result."""
         if not self._new:
             return
         rows = [{"dataset_id": self._dataset_id, "person_id": self._person_id, "fingerprint": one} for one in self._new]
@@ -189,7 +189,7 @@ class PersonReleases:
 
 
 def _is_unchanged(opened: OpenDataset) -> bool:
-    """Whether the files of a connected folder are still those that were opened; other tables are always the same."""
+    """Return True if the files of a connected folder are those that were opened; other tables never change."""
     engine = opened.data.tables.engine
     return not isinstance(engine, DuckDB) or engine.unchanged()
 
@@ -200,6 +200,6 @@ def _close(opened: OpenDataset) -> None:
 
 
 def deleted(session: Session, dataset_ids: Iterable[int]) -> set[int]:
-    """Which of these datasets are deleted or paused."""
+    """Return the datasets among these that are deleted or paused."""
     gone = sa.or_(models.Dataset.deleted.is_not(None), models.Dataset.paused)
     return set(session.scalars(sa.select(models.Dataset.id).where(models.Dataset.id.in_(set(dataset_ids)), gone)))

@@ -1,10 +1,10 @@
-"""The gateway every request goes through, whoever asks and whatever kind of work it is.
+"""Gateway of every request for a job: policy, plan, limits, approval, queue.
 
     who and which dataset ─► the policy's verdict ─► a plan on tables without rows ─► limits ─► the queue
-       not here, unless        written into the      what it costs, how wrong         or first an
-       they may know of it     audit log             it may be                        approval
+       not found, unless       written into the      its cost and                     or first an
+       they may see it         audit log             expected error                   approval
 
-Nothing here can read a row: plans are made on a twin that has none, and nothing can be charged.
+Nothing here can read a row: plans are made on tables without rows, and nothing can be charged.
 """
 
 import json
@@ -56,24 +56,24 @@ __all__ = [
 
 _TWINS: "WeakKeyDictionary[Hub, DatasetPool]" = WeakKeyDictionary()
 DENIED, PLANNED = "work.denied", "work.planned"  # decisions in the audit log
-_MOST_QUEUED = 1000  # of one person's jobs: a queue is no place to store things
-_MOST_WAITING = 20  # of one person's jobs on one dataset that ask others for a decision
-_SEALED = "sealed"  # in an entry of the audit log: what its person may read
+_MOST_QUEUED = 1000  # of one user's jobs: the queue is no storage
+_MOST_WAITING = 20  # of one user's jobs on one dataset that wait for a decision
+_SEALED = "sealed"  # in an entry of the audit log: what its user may read
 BASIS = "planned on"  # in a job's plan
 _MOST_PLAN = 200_000  # characters of a plan that are kept with its job
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What came through: a plan, and the policy's verdict on it. Made in a child process where a hub is served.
+    """Plan that was allowed, and the policy's verdict on it. Made in a child process where a hub is served.
 
     Attributes:
         number: the version of the policy that decided.
-        parameters: as the kind of work has read them.
-        planned: what it would cost.
-        verdict: what the policy says, without what is seen of the tables.
-        basis: a digest of what was planned on (see `basis_of`).
-        tables: which tables it reads.
+        parameters: the parameters, as the job type has read them.
+        planned: the plan with its cost.
+        verdict: the policy's verdict, without the view.
+        basis: a digest of the basis of the plan (see `basis_of`).
+        tables: the tables it reads.
     """
 
     number: int
@@ -97,11 +97,11 @@ def plan(
     environment: Environment,
     passed: Passed | None = None,
 ) -> Planned:
-    """What a piece of work would cost and how wrong its answer may be. It costs nothing.
+    """Return the cost of a job and the expected error of its answer. Costs nothing.
 
     Raises:
-        NotHere: there is no such dataset for this person.
-        Denied: the policy says no; the audit log has it.
+        NotHere: there is no such dataset for this user.
+        Denied: the policy refuses; the audit log records it.
     """
     passed = passed or pass_gate(hub, person, dataset_name, kind, form, purpose, environment)
     planned, verdict = passed.planned, passed.verdict
@@ -133,12 +133,12 @@ def submit(
     environment: Environment,
     passed: Passed | None = None,
 ) -> Job:
-    """Put a piece of work into the queue, or let it wait for an approval.
+    """Queue a job, or let it wait for an approval.
 
     Raises:
-        NotHere: there is no such dataset for this person.
-        Denied: the policy says no; nothing is spent, and the audit log has it.
-        OverBudget: it would pass a limit, as things stand.
+        NotHere: there is no such dataset for this user.
+        Denied: the policy refuses; nothing is spent, and the audit log records it.
+        OverBudget: it would exceed a limit at present.
         NotNow: the dataset is paused or has no tables.
     """
     passed = passed or pass_gate(hub, person, dataset_name, kind, form, purpose, environment)
@@ -167,7 +167,7 @@ def _enter(
     environment: Environment,
     passed: Passed,
 ) -> Job:
-    """Write a job down, and ask others about it if the policy wants that."""
+    """Store a job, and request approvals if the policy requires them."""
     from cloister.hub.approvals.release import ask_release
 
     planned, verdict = passed.planned, passed.verdict
@@ -202,10 +202,10 @@ def _enter(
 
 
 def _require_room(hub: "Hub", session: Session, person: Person, dataset: Dataset, needs: int) -> None:
-    """Refuse more than a person may have in the queue, before reviewers, or among kept results.
+    """Refuse more than a user may have in the queue, before reviewers, or among stored results.
 
     Raises:
-        NotNow: too many jobs wait, or the results take too much room.
+        NotNow: too many jobs wait, or the results take too much space.
     """
     mine = sa.select(sa.func.count()).select_from(Job).where(Job.person_id == person.id)
     if (session.scalar(mine.where(Job.state == "queued")) or 0) >= _MOST_QUEUED:
@@ -229,12 +229,12 @@ def pass_gate(
     purpose: str,
     environment: Environment,
 ) -> Passed:
-    """Ask the policy, and plan on tables without rows.
+    """Decide by the policy, and plan on tables without rows.
 
     Raises:
-        NotHere: there is no such dataset for this person.
-        Denied: the policy says no; the audit log has it.
-        BadInput, Refused: what is asked cannot be planned.
+        NotHere: there is no such dataset for this user.
+        Denied: the policy refuses; the audit log records it.
+        BadInput, Refused: the request cannot be planned.
     """
     work = kind_of(kind)
     parameters = work.parse(form)
@@ -260,7 +260,7 @@ def pass_gate(
             f"the answer would have {planned.cells:,} cells, and {hub.settings.result_cells:,} are kept here. "
             "Group by less, or ask for fewer numbers at once."
         )
-    if planned.own.amount:  # what others paid for is judged like what is new: it is told to this person now
+    if planned.own.amount:  # a stored release is judged like a new one: it is new to this user
         verdict = request.decide(tables, planned.own)
         _require(hub, person, dataset_name, kind, verdict, planned.own)
     basis = basis_of(version, tables, verdict)
@@ -268,7 +268,7 @@ def pass_gate(
 
 
 def _shows_all(view: Mapping[str, TableView] | None, schema: Schema, tables: Collection[str]) -> bool:
-    """Whether a view shows these tables as they are."""
+    """Return True if a view shows these tables unchanged."""
     seen = visible(schema, view)
     return all(name in seen and shows_all(seen[name], schema.tables[name]) for name in tables)
 
@@ -276,7 +276,7 @@ def _shows_all(view: Mapping[str, TableView] | None, schema: Schema, tables: Col
 def _known(
     hub: "Hub", session: Session, person: Person, name: str, environment: Environment
 ) -> tuple[Dataset, Policy, int, Subject]:
-    """A dataset and its policy, for somebody who may know of it."""
+    """Return a dataset and its policy, for a user who may see it."""
     found = session.scalar(sa.select(Dataset).where(Dataset.name == name, Dataset.deleted.is_(None)))
     if found is None:
         raise not_here(name)
@@ -303,12 +303,12 @@ def _plan(
 ) -> Planned:
     own = twins(hub).account(dataset, person)
     received = PersonReleases(hub, dataset.id, person.id)
-    # Without the lock of what is opened: a twin runs nothing and has no state, and everybody gets a copy of the rest.
+    # No lock of the open version: an empty engine runs nothing and has no state, and the rest is copied.
     return kind.plan(dataset_for_person(opened, own, verdict.view, ClosedBook(hub.ledger), received), parameters)
 
 
 def _kept(planned: Planned) -> dict[str, Any]:
-    """A plan as it is kept with its job: without the engine's statements if they are very long."""
+    """Return a plan for storage with its job: without the engine's statements if they are very long."""
     whole = planned.to_json()
     if sum(map(len, planned.statements)) > _MOST_PLAN:
         return {**whole, "statements": ["-- left out: too long to be kept with the job"]}
@@ -326,13 +326,13 @@ def _require(
 
 
 def _denied(hub: "Hub", person: Person, dataset_name: str, kind: str, verdict: Verdict, loss: Loss | None) -> int:
-    """Write a refusal down; its number, under which `recall` finds it."""
+    """Record a refusal; return its number, by which `recall` finds it."""
     told = _for_audit(hub, person, dataset_name, verdict)
     return hub.audit.record(person.id, DENIED, f"dataset/{dataset_name}", kind=kind, cost=loss, **told)
 
 
 def _for_audit(hub: "Hub", person: Person, dataset_name: str, verdict: Verdict) -> dict[str, Any]:
-    """A verdict for the audit log. Its sentences name tables, so they are sealed for the person whom it is about."""
+    """Return a verdict for the audit log. Its sentences name tables, so they are sealed for the requesting user."""
     whole = zlib.compress(json.dumps(verdict.reasons).encode())
     text = hub.keys.seal(whole, _decision_label(person, dataset_name)).hex()
     return {**verdict.for_audit(), _SEALED: [text[at : at + 2000] for at in range(0, len(text), 2000)]}
@@ -345,13 +345,13 @@ def _decision_label(person: Person, dataset_name: str) -> str:
 def _over(
     hub: "Hub", session: Session, dataset: Dataset, policy: Policy, person: Person, loss: Loss, own: Loss, needs: int
 ) -> tuple[str, OverBudget] | None:
-    """The limit that a request would pass as things stand, and how far; what counts is what is set aside at the charge.
+    """Return the limit that a request would exceed at present, and by how much; the charge checks again.
 
     Args:
-        hub, session, dataset, policy, person: as they are now.
-        loss: what the dataset's account would pay.
-        own: what the person's account would pay.
-        needs: how many must agree to it; if any, all that waits for an agreement must fit the limits together.
+        hub, session, dataset, policy, person: the current state.
+        loss: the loss of the dataset's account.
+        own: the loss of the user's account.
+        needs: the required approvals; if any, all waiting requests together must be within the limits.
     """
     over = limits.passed(session, dataset, person.id, policy, loss, own, hub.ledger)
     if over is not None:
@@ -359,7 +359,7 @@ def _over(
     try:
         if loss.amount:
             hub.ledger.balance(dataset.name).add(loss)
-        if own.amount:  # whoever has asked for nothing yet has no account of their own
+        if own.amount:  # a user without earlier requests has no account of their own
             for mine in hub.ledger.balances(f"{dataset.name}@{analyst(person.id)}"):
                 mine.add(own)
     except OverBudget as error:
@@ -372,12 +372,12 @@ def _over(
 
 
 def sentence_of(error: CloisterError) -> str:
-    """What an error says, without its code."""
+    """Return the message of an error without its code."""
     return str(error).removeprefix(f"{error.code}: ")
 
 
 def twins(hub: "Hub") -> DatasetPool:
-    """The tables without rows that this process plans on."""
+    """Return the tables without rows on which this process plans."""
     from cloister.hub.datasets.datasets import open_twin
 
     if hub not in _TWINS:
@@ -397,16 +397,16 @@ def explain(
     environment: Environment,
     spend: str = "",
 ) -> Verdict:
-    """What the policy says to an operation for a purpose, with every rule that was tried: the page behind 'why?'.
+    """Explain the policy's verdict on an operation for a purpose, with every rule tried: the page behind 'why?'.
 
     Args:
         hub: the hub.
-        person: who asks.
-        dataset_name: about which dataset.
-        operation: a plain word, such as query.
-        purpose: what for.
-        environment: when and where.
-        spend: what it would cost, such as `rho 0.01`: then every limit is asked too, as it stands; empty: none is.
+        person: the requesting user.
+        dataset_name: the name of the dataset.
+        operation: the operation, such as query.
+        purpose: the stated purpose.
+        environment: the time and place.
+        spend: the cost, such as `rho 0.01`: then every current limit is checked too; empty: none is.
 
     Raises:
         BadInput, Refused: the spend cannot be read, or the dataset's account cannot express it.
@@ -426,10 +426,10 @@ def explain(
 def recall(
     hub: "Hub", person: Person, dataset_name: str, decision: int, environment: Environment
 ) -> tuple[Verdict, AuditEntry]:
-    """A decision about a request of this person as it was made, from the audit log: the page behind a refusal's 'why?'.
+    """Return an earlier decision on a request of this user, from the audit log: the page behind a refusal's 'why?'.
 
     Raises:
-        NotHere: there is no such dataset for this person, or no such decision about them.
+        NotHere: there is no such dataset for this user, or no such decision about them.
     """
     with hub.database.reading() as session:
         _known(hub, session, person, dataset_name, environment)
@@ -448,10 +448,10 @@ def recall(
 
 
 def cancel(hub: "Hub", person: Person, job_id: int) -> Job:
-    """Stop a job before it is charged.
+    """Cancel a job before it is charged.
 
     Raises:
-        NotHere: it is not this person's.
+        NotHere: it is not this user's.
         NotNow: it has ended, or was charged: then the charge stands, and its result will come.
     """
     from cloister.hub.approvals.release import close_for
@@ -473,10 +473,10 @@ def cancel(hub: "Hub", person: Person, job_id: int) -> Job:
 
 
 def forget(hub: "Hub", person: Person, job_id: int) -> None:
-    """Remove the result of one of a person's own jobs. Receipt and charge stay; asking again costs nothing new.
+    """Delete the result of a user's own job. Receipt and charge stay; repeating the request costs nothing new.
 
     Raises:
-        NotHere: it is not this person's, or has no result.
+        NotHere: it is not this user's, or has no result.
     """
     with hub.database.writing() as session:
         found = find_job(session, person, job_id)

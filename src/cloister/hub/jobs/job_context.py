@@ -1,6 +1,6 @@
-"""What decides about a job while it runs.
+"""Decisions on a job while it runs.
 
-The policy is asked before the tables are opened, and again in the transaction that lets the ledger be charged.
+The policy decides before the tables are opened, and again in the transaction before the ledger is charged.
 """
 
 from dataclasses import dataclass
@@ -30,11 +30,11 @@ __all__ = ["JobContext", "open_job_context"]
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """A job with everything that decides about it.
+    """Job with all inputs of its decision.
 
     Attributes:
-        tables: which tables it reads.
-        verdict: what the policy said when it was opened; its view is what the work sees.
+        tables: the tables it reads.
+        verdict: the policy's verdict when it was opened; the job sees its view.
     """
 
     hub: "Hub"
@@ -48,11 +48,11 @@ class JobContext:
     verdict: Verdict
 
     def again(self, session: Session, job: Job) -> Policy:
-        """Ask the policy again, right before the charge; the policy whose limits count.
+        """Decide again, right before the charge; return the policy whose limits apply.
 
         Raises:
-            Denied: it says no by now.
-            NotNow: what the person may see has changed, or more people must agree than have.
+            Denied: the policy now refuses.
+            NotNow: the user's view has changed, or more approvals are required than given.
         """
         request = _request(self.hub, session, job, job.dataset, job.person, self.kind)
         verdict = request.decide(self.tables, _cost(self.planned))
@@ -68,11 +68,11 @@ class JobContext:
 
 
 def open_job_context(hub: "Hub", job: Job) -> JobContext:
-    """Everything about a claimed job, and the policy's verdict on it now.
+    """Load a claimed job, and decide on it by the current policy.
 
     Raises:
-        Denied: the policy says no by now.
-        NotNow: the dataset is paused, or the job would read something else than it was planned on.
+        Denied: the policy now refuses.
+        NotNow: the dataset is paused, or the job would read other data than it was planned on.
     """
     kind, planned = kind_of(job.kind), Planned.from_json(job.plan)
     dataset, person = job.dataset, job.person  # as they were when the job was claimed, a moment ago
@@ -105,7 +105,7 @@ def _environment(job: Job) -> Environment:
 
 
 def _agreed(session: Session, job: Job) -> int:
-    """How many people have agreed to this job, all that were asked for."""
+    """Return how many reviewers have agreed to this job."""
     granted = sa.select(Request.needs).where(
         Request.job_id == job.id, Request.kind == "release", Request.state == "granted"
     )

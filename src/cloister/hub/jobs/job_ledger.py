@@ -1,12 +1,12 @@
-"""The ledger as one job sees it: whatever is charged is decided again, set aside and noted first.
+"""Ledger for one job: every charge is decided again, reserved and recorded first.
 
-    reserve ─► one transaction in the hub's database: still ours? not cancelled? the policy still says yes? within the
+    reserve ─► one transaction in the hub's database: still ours? not cancelled? still allowed? within the
                plan and every limit? then `charged`, with the digest of the request
             ─► the ledger: dataset and person in one entry, all or none
-            ─► refused there: what was set aside is given back
+            ─► refused there: the reservation is released
 
-A kind of work is handed accounts of this book. It cannot charge around it, since the ledger takes no account of another
-book, and it cannot look without a charge.
+A job type gets accounts of this ledger. It cannot bypass it, since the ledger accepts no account of another ledger, and
+it cannot read a row without a charge.
 """
 
 import time
@@ -39,55 +39,55 @@ Charges = Sequence[tuple[Account, Loss | Priced]]
 
 
 class Cancelled(Exception):
-    """Whoever asked has cancelled the job, and nothing was charged yet."""
+    """Raised when the user has cancelled the job before its charge."""
 
 
 class Lost(Exception):
-    """The job is no longer this worker's."""
+    """Raised when the job is no longer this worker's."""
 
 
 class ClosedBook:
-    """A ledger for plans: it can be read, and nothing can be charged."""
+    """Ledger for plans: it can be read, but not charged."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
     @property
     def key(self) -> SigningKey:
-        """The hub's key."""
+        """Key of the hub."""
         return self._ledger.key
 
     @property
     def head(self) -> Head:
-        """The newest entry, signed."""
+        """Return the newest entry, signed."""
         return self._ledger.head
 
     def balance(self, key: str) -> Balance:
-        """An account's rules and total at this moment."""
+        """Return an account's current rules and total."""
         return self._ledger.balance(key)
 
     def reserve(self, charges: Charges, request: str) -> Charge:
-        """Never."""
+        """Refuse."""
         raise NotNow("a plan charges nothing and reads nothing. Run it instead.")
 
     def charge_all(self, charges: Charges, request: str) -> list[Entry]:
-        """Never."""
+        """Refuse."""
         raise NotNow("a plan charges nothing and reads nothing. Run it instead.")
 
 
 class JobLedger(ClosedBook):
-    """The ledger for one job.
+    """Ledger for one job.
 
     Args:
         hub: the hub.
-        job_id: which job.
-        worker: who has it.
-        planned: what it may cost at most.
-        decide: asks the policy again; raises if it says no, and gives the policy whose limits count.
+        job_id: the job.
+        worker: the worker that has it.
+        planned: the largest allowed cost.
+        decide: decides again by the policy; raises on a refusal, and returns the policy whose limits apply.
         step: called with the name of each step that is reached: aside, charged.
 
     Attributes:
-        loss: what the dataset was charged; None while nothing was charged to anybody.
+        loss: the loss charged to the dataset; None while nothing was charged.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class JobLedger(ClosedBook):
         self._own = Loss.nothing(planned.own.measure, planned.own.relation)
 
     def reserve(self, charges: Charges, request: str) -> Charge:
-        """Set losses aside, all or none. See `Ledger.reserve`."""
+        """Reserve losses, all or none. See `Ledger.reserve`."""
         priced = [(account, account.price(item)) for account, item in charges]
         begun = self._set_aside(priced, request)
         try:
@@ -116,7 +116,7 @@ class JobLedger(ClosedBook):
             raise
         self._step("charged")
         if time.monotonic() - begun > LEASE_S / 2 and not self._still_ours():
-            charge.void()  # somebody took us for dead and has queued the job again: nothing was read
+            charge.void()  # another worker assumed us dead and has queued the job again: nothing was read
             raise Lost
         return charge
 
@@ -164,7 +164,7 @@ class JobLedger(ClosedBook):
                 )
 
     def _give_back(self, priced: Sequence[tuple[Account, Loss]]) -> None:
-        """The ledger said no, and nothing changed there."""
+        """Release the reservation: the ledger refused, and nothing changed there."""
         loss, own = self._parts(priced)
         assert self.loss is not None
         before, self._own = self.loss - loss, self._own - own
@@ -184,7 +184,7 @@ class JobLedger(ClosedBook):
         return job is not None and job.worker == self._worker and job.state == "charged"
 
     def _parts(self, priced: Sequence[tuple[Account, Loss]]) -> tuple[Loss, Loss]:
-        """What the dataset pays and what the person pays."""
+        """Return the dataset's loss and the user's loss."""
         none = Loss.nothing(self._planned.loss.measure, self._planned.loss.relation)
         whole = sum((loss for account, loss in priced if account.rules.analyst is None), start=none)
         own = sum((loss for account, loss in priced if account.rules.analyst is not None), start=none)

@@ -1,8 +1,8 @@
-"""A person's limit, a period's limit, a request's limit: set aside exactly, before the ledger is charged.
+"""Limits per user, period and request: reserved exactly, before the ledger is charged.
 
-The ledger holds the dataset's lifetime cap, which nobody can pass. The limits here belong to the policy and may change
-with it, so they are kept beside it: `Spent` has a row a job, with the totals so far, and whoever adds a row is alone
-with the dataset's rows until the transaction ends. So jobs that race for the last bit cannot spend it twice.
+The ledger holds the dataset's lifetime cap, which cannot be exceeded. The limits here belong to the policy and may
+change with it, so they are stored separately: `Spent` has a row per job, with the totals so far. A transaction that
+adds a row locks the dataset's rows until it ends, so concurrent jobs cannot spend the same remainder twice.
 """
 
 import math
@@ -30,18 +30,18 @@ _DAY = 86_400
 
 
 def set_aside(session: Session, job: Job, policy: Policy, loss: Loss, own: Loss, ledger: Ledger) -> None:
-    """Count a loss against every limit, or refuse it. Call it in `database.writing()`.
+    """Reserve a loss under every limit, or refuse it. Call it in `database.writing()`.
 
     Args:
-        session: the transaction; it must also write that the job is charged.
-        job: which piece of work; a second charge of the same job adds to the first.
-        policy: whose limits.
-        loss: what the dataset's account will pay.
-        own: what the person's account will pay.
-        ledger: a hub that was restored has forgotten spends which its ledger still knows.
+        session: the transaction; it must also mark the job as charged.
+        job: the job; a second charge of the same job adds to the first.
+        policy: the policy with the limits.
+        loss: the loss of the dataset's account.
+        own: the loss of the user's account.
+        ledger: for charges that a restored hub's database no longer has.
 
     Raises:
-        OverBudget: a limit would be passed; nothing was written.
+        OverBudget: a limit would be exceeded; nothing was written.
     """
     lock(session, job.dataset_id)
     known = _charged(ledger, job.dataset.name, job.person_id, loss)
@@ -71,12 +71,12 @@ def set_aside(session: Session, job: Job, policy: Policy, loss: Loss, own: Loss,
 
 
 def give_back(session: Session, job_id: int, part: tuple[Loss, Loss] | None = None) -> None:
-    """Take a job's row out again, or a part of it: the ledger did not charge it. Totals are corrected.
+    """Remove a job's row, or a part of it, that the ledger did not charge. Totals are corrected.
 
     Args:
         session: a transaction.
-        job_id: whose row.
-        part: how much of it, of the dataset's and of the person's account; None: all, and the row goes.
+        job_id: the job of the row.
+        part: the part of it, for the dataset's and for the user's account; None: all, and the row is deleted.
     """
     mine = session.scalar(sa.select(Spent).where(Spent.job_id == job_id))
     if mine is None:
@@ -97,7 +97,7 @@ def give_back(session: Session, job_id: int, part: tuple[Loss, Loss] | None = No
 def check(
     session: Session, dataset: Dataset, person_id: int, policy: Policy, loss: Loss, own: Loss, ledger: Ledger
 ) -> None:
-    """Refuse what would pass the limit of a request, of the person or of the period, as things stand.
+    """Refuse a loss above the current limit of a request, of the user or of the period.
 
     Raises:
         OverBudget: with what was asked, what is left and what is missing.
@@ -117,13 +117,13 @@ def passed(
     ledger: Ledger,
     held: Mapping[int, Loss] = MappingProxyType({}),
 ) -> tuple[str, OverBudget] | None:
-    """The first limit that would be passed as things stand, by its word in the policy, and how far; None if none is.
+    """Return the first limit that would be exceeded now, by its word in the policy, and by how much; None if none is.
 
     Args:
-        session, dataset, person_id, policy, ledger: as they are now.
-        loss: what the dataset's account would pay.
-        own: what the person's account would pay.
-        held: what the person's jobs that wait for an agreement would cost, by their numbers; counted in the person's
+        session, dataset, person_id, policy, ledger: the current state.
+        loss: the loss of the dataset's account.
+        own: the loss of the user's account.
+        held: the cost of the user's jobs that wait for approval, by id; counted in the user's
             limit.
     """
     known = _charged(ledger, dataset.name, person_id, loss)
@@ -143,7 +143,7 @@ def _passed(
 ) -> tuple[str, OverBudget] | None:
     budget, word = policy.budget, "per_request"
     try:
-        if own.amount:  # never less than the dataset pays: what others paid for counts for whoever is told it now
+        if own.amount:  # never less than the dataset pays: a stored release counts for the user who receives it now
             cost.refuse_above(policy, own)
         word = "per_user"
         if budget.per_user is not None and own.amount:
@@ -158,7 +158,7 @@ def _passed(
 
 
 def waiting(session: Session, dataset: Dataset, person_id: int) -> dict[int, Loss]:
-    """What the person's jobs on a dataset would cost that wait for somebody to agree, by their numbers."""
+    """Return the cost of the user's jobs on a dataset that wait for approval, by id."""
     jobs = sa.select(Job.id, Job.plan).where(
         Job.person_id == person_id, Job.dataset_id == dataset.id, Job.state == "waiting"
     )
@@ -166,9 +166,9 @@ def waiting(session: Session, dataset: Dataset, person_id: int) -> dict[int, Los
 
 
 def room(session: Session, dataset: Dataset, person_id: int, policy: Policy, ledger: Ledger) -> Loss:
-    """Return the largest loss that passes every limit as things stand, rounded down to two digits; without a delta.
+    """Return the largest loss within every limit at present, rounded down to two digits; without a delta.
 
-    What the person's waiting jobs would cost counts as spent by them: the next one may have to wait too.
+    The cost of the user's waiting jobs counts as spent by them: the next one may have to wait too.
     """
     left = ledger.balance(dataset.name).left
     budget = policy.budget
@@ -186,7 +186,7 @@ def room(session: Session, dataset: Dataset, person_id: int, policy: Policy, led
 
 
 def _two_digits(amount: Fraction) -> Fraction:
-    """Round down, so that what is shown as possible is possible."""
+    """Round down, so that a displayed loss is possible."""
     if amount <= 0:
         return Fraction(0)
     unit = Fraction(10) ** (math.floor(math.log10(amount)) - 1)
@@ -194,17 +194,17 @@ def _two_digits(amount: Fraction) -> Fraction:
 
 
 def spent_by(session: Session, dataset: Dataset, person_id: int, like: Loss, ledger: Ledger) -> Loss:
-    """What a person's jobs on a dataset have set aside in all, in the measure of `like`."""
+    """Return the sum that a user's jobs on a dataset have reserved, in the measure of `like`."""
     return _totals(session, dataset.id, person_id, like, _charged(ledger, dataset.name, person_id, like))[1]
 
 
 def spent_since(session: Session, dataset_id: int, start: float, like: Loss) -> Loss:
-    """What all jobs on a dataset have set aside after a moment: the total now, less the total then."""
+    """Return the sum that all jobs on a dataset have reserved since a time: the total now, less the total then."""
     return _totals(session, dataset_id, 0, like)[0] - _spent_until(session, dataset_id, start, like)
 
 
 def _charged(ledger: Ledger, dataset: str, person_id: int, like: Loss) -> tuple[Loss, Loss]:
-    """What the ledger knows was charged: to the dataset, and to the person on it."""
+    """Return the charges in the ledger: to the dataset, and to the user on it."""
     nothing = Loss.nothing(like.measure, like.relation)
     spent = {one.rules.key: one.spent for one in ledger.balances(dataset, f"{dataset}@{analyst(person_id)}")}
     return spent.get(dataset, nothing), spent.get(f"{dataset}@{analyst(person_id)}", nothing)
@@ -213,7 +213,7 @@ def _charged(ledger: Ledger, dataset: str, person_id: int, like: Loss) -> tuple[
 def _totals(
     session: Session, dataset_id: int, person_id: int, like: Loss, known: tuple[Loss, Loss] | None = None
 ) -> tuple[Loss, Loss]:
-    """What was set aside on a dataset so far: by everybody, and by one person; never less than the ledger knows."""
+    """Return the sums reserved on a dataset: by all users, and by one; never less than the ledger's charges."""
     total, own = _written(session, dataset_id, person_id, like)
     return (total, own) if known is None else (_larger(total, known[0]), _larger(own, known[1]))
 
@@ -240,7 +240,7 @@ def _spent_until(session: Session, dataset_id: int, moment: float, like: Loss) -
 
 
 def lock(session: Session, dataset_id: int) -> None:
-    """Be alone with a dataset's spends until the transaction ends. In SQLite a writer is alone anyway."""
+    """Lock a dataset's reservations until the transaction ends. SQLite has one writer anyway."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(sa.select(Dataset.id).where(Dataset.id == dataset_id).with_for_update())
 

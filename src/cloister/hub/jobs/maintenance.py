@@ -1,6 +1,6 @@
-"""What a worker does between jobs: new versions, expired requests, mail, old results, jobs of dead workers.
+"""Periodic tasks of a worker: new versions, expired requests, mail, old results, jobs of dead workers.
 
-Every worker does them; each chore is safe to do twice and by several at once.
+Every worker runs them; each task may run twice and in several workers at once.
 """
 
 import fcntl
@@ -41,11 +41,11 @@ _DIED = (
 
 
 class Chores:
-    """Does each chore when it is due.
+    """Runs each task when it is due.
 
     Args:
         hub: the hub.
-        shelf: the worker's open tables.
+        shelf: the worker's pool of open datasets.
     """
 
     def __init__(self, hub: "Hub", shelf: DatasetPool) -> None:
@@ -64,7 +64,7 @@ class Chores:
         }
 
     def do(self) -> None:
-        """Whatever is due. What fails is tried again the next time; it never stops the worker."""
+        """Run the tasks that are due. A failed task is tried again the next time; it never stops the worker."""
         for name, (every_s, chore) in self._chores.items():
             if time.monotonic() < self._due.get(name, 0.0):
                 continue
@@ -80,11 +80,11 @@ def prepare_versions(
     progress: Callable[[float, str], None] | None = None,
     watched: Callable[[int], AbstractContextManager[object]] = nullcontext,
 ) -> int:
-    """Make the next version ready that waits for it; how many were worked on: one at most, so that jobs get their turn.
+    """Prepare the next waiting version; return how many were prepared: at most one, so that jobs get their turn.
 
     Args:
         hub: the hub.
-        progress: called with a share and a few words as the work goes on.
+        progress: called with the share done and a short text.
         watched: entered with the version's number while it is prepared.
     """
     waiting = sa.select(Version.id).where(Version.state == "preparing").order_by(Version.created, Version.id)
@@ -107,13 +107,13 @@ def prepare_versions(
 
 
 def give_up_version(hub: "Hub", number: int, problem: str) -> None:
-    """Let a version that was being prepared fail, with a sentence for its owner."""
+    """Mark a version in preparation as failed, with a message for its owner."""
     ingest.give_up(hub, number, problem)
     _tries_file(hub, number).unlink(missing_ok=True)
 
 
 def forgive_try(hub: "Hub", number: int) -> None:
-    """Do not count a try that was interrupted for no fault of the version's."""
+    """Do not count an attempt that was interrupted through no fault of the version."""
     path = _tries_file(hub, number)
     if path.exists():
         path.write_bytes(b"." * max(0, path.stat().st_size - 1))
@@ -125,9 +125,9 @@ def _tries_file(hub: "Hub", number: int) -> Path:
 
 @contextmanager
 def _alone(hub: "Hub", number: int) -> Iterator[int | None]:
-    """Which try this is, unless another worker prepares the same version: sealing ten gigabytes twice costs time.
+    """Return the number of this attempt, unless another worker prepares the same version: sealing takes long.
 
-    A try is counted on the disk before it begins: the system may kill a process that takes all its memory.
+    An attempt is counted on the disk before it begins: the system may kill a process that takes all its memory.
     """
     path = _tries_file(hub, number)
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -147,7 +147,7 @@ def _alone(hub: "Hub", number: int) -> Iterator[int | None]:
 
 @contextmanager
 def _a_place(hub: "Hub") -> Iterator[bool]:
-    """Whether this worker may prepare a version now: where there are several, one is left for jobs."""
+    """Return True if this worker may prepare a version now: of several workers, one is left for jobs."""
     free, file = False, -1
     for number in range(max(1, len(heartbeats.living(hub.folder)) - 1)):
         file = os.open(hub.folder / "sealed" / f".place-{number}", os.O_RDWR | os.O_CREAT, 0o600)
@@ -178,7 +178,7 @@ def _close_gone(hub: "Hub", shelf: DatasetPool) -> None:
 
 
 def remove_old_results(hub: "Hub") -> int:
-    """Take away results that a policy lets be kept for some days only; how many."""
+    """Remove results whose retention under the policy has ended; return how many."""
     removed = 0
     with hub.database.reading() as session:
         datasets = list(session.scalars(sa.select(Dataset)))

@@ -2,12 +2,12 @@
 
     web process ── a few children, kept warm ── each makes one plan after another
         │
-        └─ watches the one that plans: kills it when it takes too long or too much memory, or when nobody waits for the
-           answer any more; then starts another
+        └─ watches the one that plans: kills it when it takes too long or too much memory, or when the client has
+           disconnected; then starts another
 
-A question is a text of up to 20,000 characters, and a model or a synthetic table may have many columns: how long a plan
-takes cannot be told beforehand. In a child it stops neither pages nor other people's plans. One person uses at most
-half of the children at a time; more plans of theirs wait.
+A query is a text of up to 20,000 characters, and a model or a synthetic table may have many columns: the time of a plan
+is not known beforehand. In a child it blocks neither pages nor other users' plans. One user has at most half of the
+children at a time; further plans of theirs wait.
 """
 
 import asyncio
@@ -37,14 +37,14 @@ __all__ = ["PlanRequest", "Planner"]
 
 _LOG = logging.getLogger("cloister.hub.jobs")
 _WATCH_S = 0.05
-_GONE_S = 0.25  # how often we ask whether the client still waits
+_GONE_S = 0.25  # how often to check that the client still waits
 _START_S = 120.0  # how long a child may take to start on a busy machine
-_MOST_WAITING = 32  # plans of one person, under way and waiting
+_MOST_WAITING = 32  # plans of one user, running and waiting
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """A request for a plan, as a child gets it."""
+    """Request for a plan, as a child gets it."""
 
     person_id: int
     dataset: str
@@ -55,16 +55,16 @@ class PlanRequest:
 
 
 class Planner:
-    """The children of one web process.
+    """Child processes of one web process.
 
     Args:
-        settings: of the hub; `plan_processes`, `plan_seconds` and `plan_memory` are the limits.
+        settings: the hub's settings; `plan_processes`, `plan_seconds` and `plan_memory` are the limits.
     """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._count = max(1, settings.plan_processes)
-        self._idle: list[_Plans] = [_Plans(settings)]  # one is warm from the start; the others come when needed
+        self._idle: list[_Plans] = [_Plans(settings)]  # one is started at once; the others when needed
         self._threads = ThreadPoolExecutor(self._count, "planner")
         self._places = asyncio.Semaphore(self._count)
         self._of_person: dict[int, asyncio.Semaphore] = {}
@@ -74,13 +74,13 @@ class Planner:
         """Make a plan.
 
         Args:
-            asked: what for.
-            gone: tells whether the client has given up; then the plan is stopped.
+            asked: the request.
+            gone: returns True if the client has disconnected; then the plan is stopped.
 
         Raises:
             CloisterError: what the gateway refuses, as it refuses it.
             BadForm: the plan takes too long, or too much memory.
-            TooMany: this person has too many plans under way, or all children are busy for too long.
+            TooMany: this user has too many plans running, or all children are busy for too long.
         """
         who = asked.person_id
         if self._under_way[who] >= _MOST_WAITING:
@@ -158,11 +158,11 @@ def _read(answer: tuple[str, Any]) -> Passed:
         raise StoreFailed("the process that made this plan has ended. Try again in a moment.")
     if word == "gone":
         raise NotNow("nobody waits for this plan any more.")
-    raise RuntimeError(f"planning failed: {value}")  # a surprise; the child has logged where
+    raise RuntimeError(f"planning failed: {value}")  # unexpected; the child has logged where
 
 
 class _Plans:
-    """A child that makes plans, one after another."""
+    """Child that makes plans, one after another."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -171,11 +171,11 @@ class _Plans:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked."""
+        """Return True if it can take a request."""
         return self._child.alive
 
     def ask(self, asked: PlanRequest, stop: threading.Event) -> tuple[str, Any]:
-        """Its answer; or ("limit", …), ("gone", …), ("failed", …) or ("died", …) if there is none."""
+        """Return its answer; or ("limit", …), ("gone", …), ("failed", …) or ("died", …) if there is none."""
         try:
             if not self._ready:
                 if (word := self._answer(_START_S, stop))[0] != "ready":
@@ -185,7 +185,7 @@ class _Plans:
             self._child.pipe.send(asked)
             answer = self._answer(self._settings.plan_seconds, stop)
         except (EOFError, OSError):
-            answer = "died", ""  # by a signal, or for want of memory
+            answer = "died", ""  # by a signal, or for lack of memory
         if answer[0] in ("limit", "gone", "failed", "died"):
             self.kill()
         if answer[0] == "limit":
@@ -204,7 +204,7 @@ class _Plans:
         return answer
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it at once."""
         self._child.kill()
 
 
@@ -220,7 +220,7 @@ def _child(pipe: Connection, settings: Settings) -> None:
     with Hub(settings) as hub:
         try:
             pipe.send(("ready", None))
-            if not pipe.poll(1.0):  # what some plans need takes a while to load: not while somebody waits
+            if not pipe.poll(1.0):  # some plans need modules that load slowly: load them before a user waits
                 _load()
             while True:
                 pipe.send(_answered(hub, pipe.recv()))

@@ -1,4 +1,4 @@
-"""Jobs in the database: a queue that survives every process.
+"""Durable job queue in the database.
 
     waiting ─► queued ─► running ─► charged ─► done
                  ▲          │          │
@@ -6,8 +6,8 @@
                                        └─► interrupted: charged, no result; the charge stands, it never runs again
     also refused (policy, limit or budget), failed, cancelled
 
-A job is taken by a conditional UPDATE, so two workers never have one. `charged` is committed before the ledger is
-charged: a job found there after a crash is looked up in the ledger by the digest of its request.
+A job is claimed by a conditional UPDATE, so two workers never have the same one. `charged` is committed before the
+ledger is charged: a job found there after a crash is looked up in the ledger by the digest of its request.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ __all__ = ["ACTIVE", "ENDED", "LEASE_S", "MOST_ATTEMPTS", "claim", "finish", "he
 
 ACTIVE = ("running", "charged")
 ENDED = ("done", "refused", "failed", "cancelled", "interrupted")
-LEASE_S = 30.0  # a worker that has been silent for so long is taken for dead
+LEASE_S = 30.0  # a worker that has been silent for this long is assumed dead
 MOST_ATTEMPTS = 3
 
 _STANDS = "The worker stopped after the charge. The charge stands, and this job does not run again; start a new one."
@@ -35,14 +35,14 @@ _GIVEN_UP = "The worker stopped several times while it ran this job, before anyt
 
 
 def claim(database: Database, worker: str, most_each: int | None = None) -> Job | None:
-    """Take the next job: of whoever has the fewest running, then of whoever was served longest ago, their oldest.
+    """Claim the next job: of the user with the fewest running, then of the one served longest ago; oldest first.
 
     Args:
-        database: the hub's.
-        worker: the name of who takes it; no two workers share one.
-        most_each: how many jobs of one person may run at once; None: any number.
+        database: the hub's database.
+        worker: the unique name of the claiming worker.
+        most_each: the number of one user's jobs that may run at once; None: any number.
     """
-    with database.reading() as session:  # an idle worker must not stand in the way of those who write
+    with database.reading() as session:  # an idle worker must not block writers
         if session.scalar(sa.select(Job.id).where(Job.state == "queued").limit(1)) is None:
             return None
     taken: dict[str, Any] = {"state": "running", "worker": worker, "attempts": Job.attempts + 1, "stage": ""}
@@ -86,7 +86,7 @@ def _next(most_each: int | None) -> sa.Select[int]:
 
 
 def heartbeat(database: Database, job_id: int, worker: str, progress: float | None = None, stage: str = "") -> bool:
-    """Say that the job is still being worked on, and how far; whether it is still this worker's."""
+    """Record that the job is still running, and its progress; return True if it is still this worker's."""
     changes: dict[str, Any] = {"heartbeat": now()}
     if progress is not None:
         changes |= {"progress": max(0.0, min(progress, 1.0)), "stage": stage[:200]}
@@ -95,12 +95,12 @@ def heartbeat(database: Database, job_id: int, worker: str, progress: float | No
 
 
 def mine(job_id: int, worker: str) -> sa.Update:
-    """An UPDATE of a job that this worker has."""
+    """Return an UPDATE of a job that this worker has."""
     return sa.update(Job).where(Job.id == job_id, Job.worker == worker, Job.state.in_(ACTIVE))
 
 
 def finish(session: Session, job_id: int, worker: str, state: str, **changes: Any) -> bool:
-    """End a job in the caller's transaction; whether it was still this worker's to end."""
+    """End a job in the caller's transaction; return True if it was still this worker's."""
     ended: dict[str, Any] = {"state": state, "finished": now(), "worker": None, "stage": "", **changes}
     if state == "done":
         ended["progress"] = 1.0
@@ -108,11 +108,11 @@ def finish(session: Session, job_id: int, worker: str, state: str, **changes: An
 
 
 def recover(hub: "Hub", worker: str | None = None) -> int:
-    """Settle the jobs of workers that died; how many there were.
+    """Settle the jobs of dead workers; return how many there were.
 
     Args:
         hub: the hub.
-        worker: whose; None: of every worker whose lease has run out.
+        worker: the dead worker; None: every worker whose lease has run out.
     """
     lost = sa.select(Job.id).where(Job.state.in_(ACTIVE))
     if worker is not None:
@@ -130,7 +130,7 @@ def _settle(hub: "Hub", number: int, worker: str | None) -> bool:
         job = session.get(Job, number, with_for_update={"of": Job})
         expired = job is not None and (job.heartbeat or 0.0) < now() - LEASE_S
         if job is None or job.state not in ACTIVE or (job.worker != worker if worker else not expired):
-            return False  # somebody else was faster, or the worker was only slow
+            return False  # another worker was faster, or the worker was only slow
         was = job.state
         if was == "charged" and hub.ledger.charged(job.charge):
             job.state, job.problem, job.finished = "interrupted", _STANDS, now()

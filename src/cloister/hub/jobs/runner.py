@@ -1,7 +1,7 @@
 """One job, from its claim to its result.
 
-What a person reads when something goes wrong depends on the request and on public facts alone. What an engine or an
-unforeseen error said may quote a row: it is sealed with the dataset's key, for its owner.
+The error message for the user depends on the request and on public facts alone. The message of an engine or of an
+unexpected error may quote a row: it is sealed with the dataset's key, for its owner.
 """
 
 import hashlib
@@ -46,14 +46,14 @@ _UNFORESEEN = "something went wrong that nobody foresaw. The dataset's owner can
 
 
 class _Stages:
-    """Writes a job's progress, at most five times a second; and notices that it was cancelled."""
+    """Writes a job's progress, at most five times a second; and detects its cancellation."""
 
     def __init__(self, hub: "Hub", job_id: int, worker: str) -> None:
         self._database, self._job_id, self._worker = hub.database, job_id, worker
-        self._last = time.monotonic()  # a job that is done at once writes nothing
+        self._last = time.monotonic()  # a fast job writes nothing
 
     def __call__(self, share: float, words: str) -> None:
-        """How far the work is, and what it is at."""
+        """Record the progress and the current step."""
         if time.monotonic() - self._last < _EVERY_S:
             return
         changes: dict[str, Any] = {"heartbeat": now(), "progress": max(0.0, min(share, 1.0)), "stage": words[:200]}
@@ -62,7 +62,7 @@ class _Stages:
         try:
             with self._database.writing() as session:
                 found = session.execute(update, execution_options={"synchronize_session": False}).first()
-        except OperationalError:  # others hold the database: a charged job does not end for want of a progress bar
+        except OperationalError:  # the database is locked: a charged job must not fail because of its progress
             return
         if found is None:
             raise Lost
@@ -71,13 +71,13 @@ class _Stages:
 
 
 def run_job(hub: "Hub", job: Job, worker: str, shelf: DatasetPool, step: Step = lambda _: None) -> str:
-    """Do what a claimed job asks for; the state it ended in, or "" if it was taken away.
+    """Run a claimed job; return the state it ended in, or "" if it was taken away.
 
     Args:
         hub: the hub.
         job: as `queue.claim` gave it.
-        worker: who has it.
-        shelf: tables with rows.
+        worker: the worker that has it.
+        shelf: the pool of open datasets, with rows.
         step: called with the name of each step that is reached: running, opened, aside, charged, released, done.
     """
     book: JobLedger | None = None
@@ -95,7 +95,7 @@ def run_job(hub: "Hub", job: Job, worker: str, shelf: DatasetPool, step: Step = 
     except Lost:
         return ""
     except StoreFailed:
-        # Whether the ledger holds the charge is not known now: the lease will run out, and recovery looks it up.
+        # It is not known whether the ledger holds the charge: the lease will run out, and recovery looks it up.
         _LOG.warning("the ledger cannot be used", extra={"facts": {"job": job.id}})
         return ""
     except Cancelled:
@@ -109,10 +109,10 @@ def run_job(hub: "Hub", job: Job, worker: str, shelf: DatasetPool, step: Step = 
 
 
 def _told(error: Exception) -> tuple[str, str, str]:
-    """The state a job ends in, what whoever asked is told, and what only the owner may read."""
+    """Return the final state of a job, the message for the user, and the detail for the owner only."""
     if isinstance(error, OwnerOnly):
         return "failed", str(error), error.owner_detail
-    if isinstance(error, RolledBack):  # its own sentence is for whoever runs the hub
+    if isinstance(error, RolledBack):  # its own message is for the operator
         return "failed", _ROLLED_BACK, ""
     if isinstance(error, Refused | HubRefused):
         return "refused", str(error), ""
@@ -130,7 +130,7 @@ def _run(case: JobContext, worker: str, shelf: DatasetPool, book: JobLedger, rec
 
 
 def _patiently(write: Callable[[], str]) -> str:
-    """Write a result, though others may hold the database for a while: what was charged for must not be lost."""
+    """Write a result, and wait for a locked database: a charged result must not be lost."""
     for wait_s in (1.0, 2.0, 4.0, 8.0, 16.0):
         try:
             return write()
@@ -141,7 +141,7 @@ def _patiently(write: Callable[[], str]) -> str:
 
 
 def _finish(case: JobContext, worker: str, book: JobLedger, received: PersonReleases, done: Done) -> str:
-    """The result, what was received, and the audit entry, in one transaction."""
+    """Write the result, the received releases, and the audit entry in one transaction."""
     hub, job, planned = case.hub, case.job, case.planned
     loss = book.loss or Loss.nothing(planned.loss.measure, planned.loss.relation)
     receipts = "\n".join(one.text() for one in done.receipts) or None
@@ -153,7 +153,7 @@ def _finish(case: JobContext, worker: str, book: JobLedger, received: PersonRele
         policy, page = versions.version(hub, session, case.dataset, case.verdict.policy_number)
         signed = label(hub.key, policy, page.number, page.text, plain, now()).text()
         result, size = {**done.result, "label": signed}, len(plain)
-        if (first := _same(session, job, digest)) is not None:  # a repeated question is answered the same: keep one
+        if (first := _same(session, job, digest)) is not None:  # a repeated query has the same answer: keep one
             result, size = {SAME: first, "label": signed}, 0
     kept = {"result": result, "size": size, "digest": digest, "policy_number": case.verdict.policy_number}
     with hub.database.writing() as session:
@@ -161,13 +161,13 @@ def _finish(case: JobContext, worker: str, book: JobLedger, received: PersonRele
             return ""
         received.write(session)
         _note(hub, session, job, "done", loss)
-        if case.verdict.needs:  # somebody had to agree, so whoever asked may be long gone
+        if case.verdict.needs:  # a reviewer had to agree, so the user may be long gone
             tell(hub, session, job.person_id, f"Job {job.id} on {case.dataset.name} is done.", f"/jobs/{job.id}")
     return "done"
 
 
 def _same(session: Session, job: Job, digest: str) -> int | None:
-    """The first job of the same person on the same dataset that has this very result."""
+    """Return the first job of the same user on the same dataset with the same result."""
     same = sa.select(Job.id).where(
         Job.person_id == job.person_id, Job.dataset_id == job.dataset_id, Job.digest == digest, Job.size > 0
     )
@@ -175,7 +175,7 @@ def _same(session: Session, job: Job, digest: str) -> int | None:
 
 
 def _end(hub: "Hub", job: Job, worker: str, loss: Loss | None, state: str, said: str, detail: str = "") -> str:
-    """End a job without a result. What was charged stays charged."""
+    """End a job without a result. A charge stays."""
     if loss is not None and "charge stands" not in said:
         said += " The charge stands."
     with hub.database.writing() as session:
@@ -204,19 +204,19 @@ def _note(hub: "Hub", session: Any, job: Job, state: str, loss: Loss | None, **m
 
 
 def code_of(said: str) -> dict[str, str]:
-    """The code of a refusal, for the audit log: its sentence is for the person who asked, and may name columns."""
+    """Return the code of a refusal, for the audit log: its message is for the user, and may name columns."""
     code, colon, _ = said.partition(":")
     return {"problem": code} if colon and code.startswith("CLO-") else {}
 
 
 def result_bytes(result: dict[str, Any]) -> bytes:
-    """The bytes that a result's policy label is signed for: the result as JSON, without the label."""
+    """Return the bytes for which a result's policy label is signed: the result as JSON, without the label."""
     plain = {name: value for name, value in result.items() if name != "label"}
     return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
 
 
 def owner_detail(hub: "Hub", job: Job) -> str:
-    """What only the dataset's owner may read about a failure; the caller has checked that they ask."""
+    """Return the failure detail that only the dataset's owner may read; the caller has checked that they own it."""
     if not job.owner_detail:
         return ""
     return unseal(hub.keys.data_key(job.dataset), bytes.fromhex(job.owner_detail), _label(job.id)).decode()

@@ -1,4 +1,4 @@
-"""Where work runs, and who could see rows there: a dataset's trust model.
+"""Trust model of a dataset: where work runs, and who could see rows there.
 
     curator    the hub's workers open the sealed tables, while a job runs
 
@@ -24,7 +24,7 @@ __all__ = ["TRUST_MODELS", "Curator", "TrustModel", "RowVisibility", "trust_mode
 
 @dataclass(frozen=True, slots=True)
 class RowVisibility:
-    """What somebody could see under a trust model."""
+    """Visibility of rows for one party under a trust model."""
 
     who: str
     rows: bool
@@ -32,19 +32,19 @@ class RowVisibility:
 
 
 class TrustModel(Protocol):
-    """Where the rows of a dataset are read."""
+    """Place where the rows of a dataset are read."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     sights: ClassVar[tuple[RowVisibility, ...]]  # the trust statement on the dataset's page
 
     def open(self, hub: "Hub", dataset: "Dataset", version: "Version", person: "Person") -> Tables:
-        """The tables, for one worker and as long as it keeps them. Called after the policy has decided."""
+        """Open the tables for one worker, for as long as it keeps them. Called after the policy has decided."""
         ...
 
 
 class Curator:
-    """The hub is trusted with the rows, while a job runs."""
+    """Trust model in which the hub may read the rows while a job runs."""
 
     name: ClassVar[str] = "curator"
     title: ClassVar[str] = "The hub's workers open the sealed tables"
@@ -67,7 +67,7 @@ class Curator:
     )
 
     def open(self, hub: "Hub", dataset: "Dataset", version: "Version", person: "Person") -> Tables:
-        """The sealed tables, opened with the dataset's key."""
+        """Open the sealed tables with the dataset's key."""
         from cloister.hub.datasets import datasets
 
         return datasets.open_for_work(hub, dataset, version, person)
@@ -77,10 +77,10 @@ TRUST_MODELS: Mapping[str, TrustModel] = MappingProxyType({one.name: one for one
 
 
 def trust_model_of(trust: str) -> TrustModel:
-    """The place that a trust model names.
+    """Return the trust model of that name.
 
     Raises:
-        NotNow: this hub has no such place.
+        NotNow: this hub has no such trust model.
     """
     if trust not in TRUST_MODELS:
         raise NotNow(f"this hub has no place for the trust model {trust!r:.40}. It has: {', '.join(TRUST_MODELS)}.")

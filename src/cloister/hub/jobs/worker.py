@@ -1,8 +1,8 @@
-"""The processes that do the work: a supervisor, and a child that takes one job after another.
+"""Worker processes: a supervisor, and a child that runs one job after another.
 
-    supervisor ── starts the child, reads what it is at from shared memory, kills it if a job, a version or a chore
+    supervisor ── starts the child, reads its current task from shared memory, kills it if a job, a version or a chore
         │         takes too long or too much memory, settles what it had, starts another
-        └─ child ── chores, new versions, jobs; says every few seconds that it is alive
+        └─ child ── chores, new versions, jobs; a heartbeat every few seconds
 
 A child may be killed at any moment. What it had is settled at once by its supervisor; if that is gone too, by any other
 worker once the lease has run out.
@@ -52,30 +52,30 @@ _WATCH_S = 0.2
 _VERSIONS_EVERY_S = 0.5
 _SLOWEST_S = 30.0
 _DAY_S = 86_400.0
-_JOB, _VERSION, _CHORES = 1, 2, 3  # what a child is at; 0: nothing
+_JOB, _VERSION, _CHORES = 1, 2, 3  # current task of a child; 0: none
 _LESS = "Send shorter values, fewer rows or smaller row groups, or ask the operator to raise the limit, then try again."
 
 
 def run_worker(settings: Settings, stop: threading.Event | None = None) -> None:
-    """Work until told to stop (SIGTERM or SIGINT, or the event): the supervisor.
+    """Run a supervisor until it is stopped by SIGTERM, SIGINT or the event.
 
     Args:
-        settings: of the hub; `job_seconds` and `job_memory` limit each job.
-        stop: for tests and for whoever runs several supervisors in one process.
+        settings: the hub's settings; `job_seconds` and `job_memory` limit each job.
+        stop: for tests and for several supervisors in one process.
     """
     with Hub.open(settings) as hub:
         run(hub, stop)
 
 
 def run(hub: Hub, stop: threading.Event | None = None) -> None:
-    """The same for a hub that is open."""
+    """Run a supervisor for an open hub."""
     settings, stop = hub.settings, stop or _until_signalled()
     context = multiprocessing.get_context("spawn")  # a forked child would share locks and connections
     most = memory_of(settings.job_memory) + OWN_MEMORY
     remove_spilled_rows()
     heartbeats.tidy(hub.folder)
     while not stop.is_set():
-        watch = context.Array(ctypes.c_double, 3, lock=False)  # what it is at, its number, and since when
+        watch = context.Array(ctypes.c_double, 3, lock=False)  # its task, the task's id, and its start
         name = f"{socket.gethostname()[:60]}:{os.getpid()}:{os.urandom(4).hex()}"
         child = context.Process(target=_child, args=(settings, name, watch, os.getpid()), daemon=True)
         child.start()
@@ -88,7 +88,7 @@ def run(hub: Hub, stop: threading.Event | None = None) -> None:
 
 
 def _watched(child: BaseProcess, watch: Any, settings: Settings, most: int, stop: threading.Event) -> str:
-    """Wait until the child ends, or end it; why it was ended, if that was because of what it did."""
+    """Wait until the child ends, or kill it; return the reason if its task caused it."""
     limits_s = {_JOB: settings.job_seconds, _VERSION: settings.prepare_seconds, _CHORES: settings.job_seconds}
     while child.is_alive():
         if stop.is_set():
@@ -106,10 +106,10 @@ def _watched(child: BaseProcess, watch: Any, settings: Settings, most: int, stop
 
 
 def _settle(hub: Hub, worker: str, doing: int, number: int, why: str, stopping: bool) -> None:
-    """Settle what a child was at when it ended.
+    """Settle the task of a child that ended.
 
-    A job or version that was ended for what it did would do so again, so it has failed. A version whose child died is
-    prepared again, a few times; one that was only interrupted because the hub stops has lost no try.
+    A job or version that exceeded a limit would do so again, so it has failed. A version whose child died is prepared
+    again, a few times; one that was interrupted because the hub stops has lost no attempt.
     """
     try:
         if why and doing == _JOB:
@@ -124,7 +124,7 @@ def _settle(hub: Hub, worker: str, doing: int, number: int, why: str, stopping: 
 
 
 def _give_up(hub: Hub, worker: str, job_id: int, why: str) -> None:
-    """A job that was ended for what it did would do so again: it is not queued again."""
+    """Fail a job that exceeded a limit: it would do so again, so it is not queued again."""
     with hub.database.writing() as session:
         job = session.get(Job, job_id, with_for_update={"of": Job})
         if job is None or job.worker != worker or job.state not in queue.ACTIVE:
@@ -164,14 +164,14 @@ def _child(settings: Settings, name: str, watch: Any, parent: int) -> None:
 
 
 def work(hub: Hub, name: str, stop: threading.Event, watch: Any = None, parent: int | None = None) -> None:
-    """Take one job after another until told to stop. A database that cannot be used now is tried again later.
+    """Run one job after another until stopped. An unavailable database is tried again later.
 
     Args:
         hub: the hub.
-        name: this worker's; nobody else's.
-        stop: ends it after the job at hand.
-        watch: shared with the supervisor: what it is at, its number, and since when.
-        parent: the supervisor; without it the child ends too.
+        name: this worker's; unique.
+        stop: ends it after the current job.
+        watch: shared with the supervisor: the current task, its id, and its start.
+        parent: the supervisor; when it ends, the child ends too.
     """
     shelf = DatasetPool(
         hub, lambda dataset, version, person: trust_model_of(dataset.trust).open(hub, dataset, version, person)
@@ -197,7 +197,7 @@ def work(hub: Hub, name: str, stop: threading.Event, watch: Any = None, parent: 
                     run_job(hub, job, name, shelf)
                 failures = 0
             except sa.exc.SQLAlchemyError as error:
-                # Locked, or its server restarts. A job that was at hand is settled when its lease has run out.
+                # Locked, or its server restarts. The current job is settled when its lease has run out.
                 failures += 1
                 facts = {"worker": name, "error": type(error).__name__, "attempt": failures}
                 _LOG.warning("the database cannot be used now", extra={"facts": facts})
@@ -208,14 +208,14 @@ def work(hub: Hub, name: str, stop: threading.Event, watch: Any = None, parent: 
 
 
 class _Watch:
-    """What the child is at, for its supervisor to read."""
+    """Current task of the child, in memory shared with its supervisor."""
 
     def __init__(self, shared: Any) -> None:
         self._shared = shared if shared is not None else [0.0, 0.0, 0.0]
 
     @contextmanager
     def at(self, doing: int, number: int = 0) -> Iterator[None]:
-        """Be at something; if the process is killed meanwhile, the supervisor finds it here."""
+        """Set the current task; if the process is killed meanwhile, the supervisor finds it here."""
         self._shared[2], self._shared[1] = time.monotonic(), number
         self._shared[0] = doing
         try:
@@ -225,7 +225,7 @@ class _Watch:
 
 
 class _Heart(threading.Thread):
-    """Says every few seconds that this worker lives, and that its job is still being worked on."""
+    """Thread that writes this worker's heartbeat and renews its job's lease every few seconds."""
 
     def __init__(self, hub: Hub, worker: str) -> None:
         super().__init__(name="heart", daemon=True)
@@ -236,7 +236,7 @@ class _Heart(threading.Thread):
 
     @contextmanager
     def on(self, job: int) -> Iterator[None]:
-        """Keep a job's lease."""
+        """Renew a job's lease."""
         self._job = job
         try:
             yield
@@ -244,7 +244,7 @@ class _Heart(threading.Thread):
             self._job = 0
 
     def run(self) -> None:
-        """Beat until the worker ends."""
+        """Run until the worker ends."""
         while True:
             try:
                 heartbeats.beat(self._hub.folder, self._worker)
@@ -266,9 +266,9 @@ class _Heart(threading.Thread):
 
 
 def remove_spilled_rows() -> int:
-    """Remove files that engines spilled rows into and that a killed process left; how many folders there were.
+    """Remove spill files with rows that a killed process left; return the number of folders.
 
-    Nothing of a hub spills any more, but version 0.1.0 did, into folders called cloister-…, which nobody locked.
+    The hub no longer spills, but version 0.1.0 did, into folders called cloister-…, without locks.
     """
     removed, long_ago = remove_orphaned_spill(), time.time() - _DAY_S
     for folder in Path(tempfile.gettempdir()).glob("cloister-*"):
@@ -295,7 +295,7 @@ def _until_signalled() -> threading.Event:
 
 
 def _terminate(child: BaseProcess) -> None:
-    """Let it finish the job at hand, for a while."""
+    """Let it finish the current job, for a limited time."""
     child.terminate()
     child.join(10)
     if child.is_alive():

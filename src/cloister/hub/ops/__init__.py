@@ -1,12 +1,10 @@
-"""What keeps a hub running: its processes, logs, metrics, copies, and a demo to click through.
+"""Operation of a hub: its processes, backup and restore, settings page and demo.
 
 setup.py      a new hub, and its first invitation
-serve.py      pages and workers as processes of one command; a clean end
+serve.py      web processes and workers under one command; a clean end
 process.py    one of these processes
-logs.py       one line of JSON for each thing that happens, without private data
-metrics.py    numbers for Prometheus
-backup.py     a copy of everything but the keys, and the way back
-ledger_heads.py      after a restore: the newest head shown, or the rest written off
-demo.py       a hub with people, data and work in it
+backup.py     a copy of everything but the master key, and its restore
+ledger_heads.py   after a restore: the newest head shown, or the rest written off
+demo.py       a hub with users, data and jobs (demo_survey.py: its survey)
 settings_page.py  the page of settings
 """

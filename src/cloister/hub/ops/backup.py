@@ -1,15 +1,15 @@
-"""A copy of a hub in one file, and the way back.
+"""Backup of a hub into one file, and restore from it.
 
 In the file: the database, the sealed tables, the records of releases, the ledger, and the signing key. Not in it: the
 master key, and the ledger's head, without which an old copy cannot pass for the newest state.
 
 The whole file is sealed piece by piece, under a key of its own that the master key wraps: without the master key it
-shows its length and nothing else, and a piece that was changed, moved, left out or cut off is noticed. Copies that
-version 0.1.0 made, of which only tables and keys are sealed, are read too.
+reveals only its length, and a piece that was changed, moved, left out or cut off is detected. Copies that version 0.1.0
+made, of which only tables and keys are sealed, are read too.
 
 A hub that was restored refuses to spend, because what was spent after the copy is not in it: spending it again would
-break the promise. It goes on when the newest head is shown, which every receipt holds, and the ledger contains it; or
-when the owners have given up what is left.
+break the promise. It spends again when the newest head, which every receipt holds, is shown and the ledger contains it;
+or when the owners have written off what is left.
 
 The database is copied first and the ledger last: so the ledger of a copy is never behind its answers.
 """
@@ -54,7 +54,7 @@ _PIECE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What was copied, and what is left to do by hand."""
+    """Result of a backup, with notes on what is left to do by hand."""
 
     place: Path
     files: int
@@ -69,7 +69,7 @@ def backup(hub: Hub, file: Path) -> Copied:
     if file.exists():
         raise NotNow(f"there is a file {file} already. Choose another name.")
     try:
-        # Written under another name first: a file of the right name is a whole copy.
+        # Written under another name first: a file of the final name is a complete copy.
         descriptor, unfinished = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
         try:
             with os.fdopen(descriptor, "wb") as raw:
@@ -95,7 +95,7 @@ def _write(hub: Hub, raw: IO[bytes]) -> int:
             _add_database(archive, listed, "hub.db", _database_file(hub.settings))
         for folder in _FOLDERS:
             for path in sorted((hub.folder / folder).rglob("*")):
-                # Names with a dot are locks, which mean nothing elsewhere.
+                # Names with a dot are locks, which are meaningless elsewhere.
                 if path.is_file() and not path.is_symlink() and not path.name.startswith("."):
                     _add_file(archive, listed, path.relative_to(hub.folder).as_posix(), path)
         _add(archive, listed, "signing.key.sealed", hub.keys.seal(hub.signing_key_file.read_bytes(), _KEY_LABEL))
@@ -107,29 +107,29 @@ def _write(hub: Hub, raw: IO[bytes]) -> int:
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "files": listed,
         }
-        # Sealed, so that nobody can change what is in a copy: whoever could would add an operator to the database.
+        # Sealed, so that a copy cannot be changed: an attacker could add an operator to the database.
         _add(archive, {}, _MANIFEST, hub.keys.seal(json.dumps(manifest).encode(), _MANIFEST_LABEL))
     return len(listed)
 
 
 class _Sealing:
-    """A file that seals what is written to it, a megabyte at a time."""
+    """File that seals its content, one megabyte at a time."""
 
     def __init__(self, raw: IO[bytes], keys: MasterKey) -> None:
         self._raw, self._key, self._rest, self._at, self._number = raw, os.urandom(32), bytearray(), 0, 0
         raw.write(_MAGIC + keys.seal(self._key, _FILE_KEY_LABEL))
 
     def write(self, data: bytes) -> int:
-        """Take the next bytes."""
+        """Write the next bytes."""
         self._rest += data
         self._at += len(data)
-        while len(self._rest) > _PIECE:  # one piece is kept back: the last one says that it is
+        while len(self._rest) > _PIECE:  # one piece is kept back: the last one is marked as last
             self._put(bytes(self._rest[:_PIECE]), last=False)
             del self._rest[:_PIECE]
         return len(data)
 
     def tell(self) -> int:
-        """How much was written."""
+        """Return the number of bytes written."""
         return self._at
 
     def _put(self, piece: bytes, last: bool) -> None:
@@ -145,7 +145,7 @@ class _Sealing:
 
 
 class _Unsealing(io.RawIOBase):
-    """A sealed file, opened as it is read."""
+    """Sealed file, decrypted as it is read."""
 
     def __init__(self, raw: IO[bytes], keys: MasterKey) -> None:
         super().__init__()
@@ -158,19 +158,19 @@ class _Unsealing(io.RawIOBase):
         self._size = max(0, length - self._pieces * OVERHEAD)
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """How far it was read."""
+        """Return the position."""
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Go on reading elsewhere."""
+        """Set the position."""
         self._at = max(0, offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence])
         return self._at
 
@@ -199,7 +199,7 @@ def _piece_label(number: int, last: bool) -> str:
 
 @contextmanager
 def opened(file: Path, keys: MasterKey) -> Iterator[tarfile.TarFile]:
-    """The archive in a copy.
+    """Open the archive in a copy.
 
     Raises:
         SealBroken: it was changed or cut off, or was sealed with another master key.
@@ -236,7 +236,7 @@ def _database_file(settings: Settings) -> Path:
 
 
 def _add_database(archive: tarfile.TarFile, listed: dict[str, str], name: str, path: Path) -> None:
-    """One moment of a database that others may be writing to."""
+    """Add a consistent snapshot of a database that others may be writing to."""
     with copy_folder(path.parent) as folder:
         copy = folder / name
         place = f"file:{quote(str(path.absolute()))}?mode=ro"
@@ -257,24 +257,24 @@ def _add_file(archive: tarfile.TarFile, listed: dict[str, str], name: str, path:
     try:
         with path.open("rb") as file:
             entry = tarfile.TarInfo(name)
-            # A record may grow while it is copied: what counts is its length now.
+            # A file may grow while it is copied: its length now counts.
             entry.size, entry.mode = os.fstat(file.fileno()).st_size, 0o600
             counted = _Hashing(file)
             archive.addfile(entry, counted)
     except FileNotFoundError:
-        return  # shredded in this very moment
+        return  # shredded at this moment
     listed[name] = counted.digest.hexdigest()
 
 
 class _Hashing:
-    """A file that is hashed while it is read."""
+    """File that is hashed while it is read."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
         self.digest = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes."""
+        """Read the next bytes."""
         content = self.file.read(size)
         self.digest.update(content)
         return content
@@ -284,11 +284,11 @@ class _Hashing:
 
 
 def restore(file: Path, settings: Settings, master_key: Path | None = None) -> Copied:
-    """Make a hub from a copy, in the settings' folder, which must be empty or missing. It will refuse to spend.
+    """Restore a hub from a copy into the settings' folder, which must be empty or missing. It will refuse to spend.
 
-    The master key must be where the settings say, or in the file named here, which is copied. Everybody is signed out
-    and every token ends, since whoever was shut out after the copy was made would be in again; owners are told to look
-    at their policies, which may be older ones.
+    The master key must be where the settings say, or in the file named here, which is copied. All users are signed out
+    and every token ends, since a user whose access ended after the copy would have it again; owners are asked to check
+    their policies, which may be older versions.
     """
     folder = settings.folder
     if folder.exists() and any(path.name != "master.key" for path in folder.iterdir()):
@@ -340,7 +340,7 @@ def _manifest(archive: tarfile.TarFile, keys: MasterKey) -> dict[str, Any]:
 
 
 def _place(name: str, settings: Settings) -> Path:
-    """Where a file of the copy belongs."""
+    """Return the path of a file of the copy."""
     if name == "hub.db":
         return _database_file(settings)
     if name == "ledger.db":
@@ -394,7 +394,7 @@ def _after_restoring(hub: Hub, copied: str) -> None:
 
 
 def _stop_what_was_pending(session: Session) -> None:
-    """End granted access, and jobs that have not begun: what was revoked, denied or run since the copy is not known."""
+    """End granted access and jobs that have not begun: what was revoked, denied or run since the copy is unknown."""
     granted = sa.update(models.Request).where(models.Request.state.in_(("open", "granted")))
     session.execute(granted.values(state="expired", ends=now()))
     pending = sa.update(models.Job).where(models.Job.state.in_(("waiting", "queued")))

@@ -1,6 +1,6 @@
-"""A hub to click through: a hospital, a clinic, two researchers, an auditor and an operator, and some work done.
+"""Demo hub: a hospital, a clinic, two researchers, an auditor and an operator, with some jobs done.
 
-Nobody in it exists, and its passwords are printed: it is made in a folder of its own, and never in that of a hub.
+Its people do not exist, and its passwords are printed: it is made in a folder of its own, never in that of a hub.
 """
 
 import io
@@ -35,14 +35,14 @@ from cloister.privacy.errors import Denied, NotNow
 
 __all__ = ["PASSWORD", "PEOPLE", "Demo", "make_demo"]
 
-PASSWORD = "nine quiet herons"  # noqa: S105  everybody's, and known to everybody: nothing here is secret
+PASSWORD = "nine quiet herons"  # noqa: S105  of all users, and public: nothing here is secret
 _MARK = "demo-token"
 _PIECE = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class _Somebody:
-    """A person of the demo."""
+    """User of the demo."""
 
     email: str
     name: str
@@ -96,7 +96,7 @@ roles:
     tables: {checkups: {columns: [department, age, cost], rows: "age >= 18"}}
 """
 _WARDS = "SELECT ward, COUNT(*) AS visits, AVG(stay_days) AS stay FROM visits GROUP BY ward ORDER BY visits DESC"
-# Kept for Ada and not asked yet: a repeated question is free, and shows neither SQL nor a new receipt.
+# Saved for Ada and not run yet: a repeated query is free, and shows neither SQL nor a new receipt.
 _GLANCE = "SELECT ward, AVG(age) AS age, AVG(cost) AS cost FROM visits GROUP BY ward ORDER BY cost DESC"
 _OLD = "SELECT COUNT(DISTINCT patient) AS patients FROM visits WHERE age >= 65"
 _COST = "SELECT ward, SUM(cost) AS cost FROM visits GROUP BY ward"
@@ -105,10 +105,10 @@ _MONTHS = "SELECT EXTRACT(MONTH FROM admitted) AS month, COUNT(*) AS visits FROM
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """A demo that is ready.
+    """Demo that is ready.
 
     Attributes:
-        folder: where it lies.
+        folder: where it is stored.
         address: where it is served.
         token: of Ada Brandt, for the Python client.
     """
@@ -118,7 +118,7 @@ class Demo:
     token: str
 
     def sheet(self) -> str:
-        """What to type where."""
+        """Return addresses, users and passwords as text."""
         width = max(len(one.email) for one in PEOPLE)
         lines = [f"A demo hub in {self.folder}. Everybody's password is: {PASSWORD}", ""]
         lines += [f"  {one.email:<{width}}  {one.name}, {one.organisation}: {one.about}" for one in PEOPLE]
@@ -127,10 +127,10 @@ class Demo:
 
 
 def make_demo(settings: Settings) -> Demo:
-    """Make the demo in the settings' folder, or use the one that is there. What is missing is added.
+    """Make the demo in the settings' folder, or use the one that is there. Missing parts are added.
 
     Raises:
-        NotNow: there is a hub in the folder that is no demo.
+        NotNow: the folder has a hub that is no demo.
     """
     mark = settings.folder / _MARK
     if not (settings.folder / "signing.key").exists():
@@ -177,7 +177,7 @@ _CHECKUPS_ABOUT = "Check-ups of one year, given to guests on request. Made up fr
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """A table and what is public of it."""
+    """Table and its public facts."""
 
     name: str
     table: pa.Table
@@ -185,7 +185,7 @@ class _Data:
 
 
 def _visits() -> _Data:
-    """A year of a large hospital, with bounds that hold 99 of 100 values: the tour's answers are a few per cent off."""
+    """Return a year of a large hospital, with bounds that hold 99 of 100 values: errors are a few per cent."""
     facts = SCHEMA["tables"]["visits"]
     near = {"stay_days": {**facts["columns"]["stay_days"], "bounds": [0, 30]}}
     near["cost"] = {**facts["columns"]["cost"], "bounds": [0, 20000]}
@@ -207,7 +207,7 @@ def _ups() -> _Data:
 
 
 def _share(hub: Hub, owner: Person, name: str, title: str, about: str, policy: str, data: _Data) -> None:
-    """Make a dataset as its owner does: policy and schema, an upload in pieces, a version, sealed by a worker."""
+    """Create a dataset as its owner does: policy and schema, an upload in pieces, a version, sealed by a worker."""
     schema = to_yaml(data.schema)
     with hub.database.writing() as session:
         dataset = session.scalar(sa.select(Dataset).where(Dataset.name == name))
@@ -236,7 +236,7 @@ def _share(hub: Hub, owner: Person, name: str, title: str, about: str, policy: s
 
 
 def _requests(hub: Hub, people: dict[str, Person]) -> None:
-    """Ben was let in; Ada waits for an answer."""
+    """Create requests: Ben's was granted, Ada's is open."""
     with hub.database.writing() as session:
         if session.scalar(sa.select(Request.id).where(Request.kind == "access").limit(1)) is not None:
             return
@@ -263,7 +263,7 @@ def _work(hub: Hub, ada: Person, ben: Person) -> None:
         (ada, "visits", "query", {"sql": _COST, "spend": "rho 0.02"}, "health-research"),  # waits for an approval
     ):
         gateway.submit(hub, person, name, kind, form, purpose, here)
-    with suppress(Denied):  # so that there is a refusal to look at, with its reasons
+    with suppress(Denied):  # so that there is a refusal with its reasons
         gateway.submit(hub, ben, "visits", "query", {"sql": _OLD, "spend": "rho 0.001"}, "marketing", here)
     with hub.database.writing() as session:
         dataset = datasets.find(session, "visits")
@@ -272,7 +272,7 @@ def _work(hub: Hub, ada: Person, ben: Person) -> None:
 
 
 def _run_queue(hub: Hub) -> None:
-    """Be a worker until there is nothing left to do."""
+    """Run the queue as a worker until it is empty."""
     shelf = DatasetPool(
         hub, lambda dataset, version, person: trust_model_of(dataset.trust).open(hub, dataset, version, person)
     )

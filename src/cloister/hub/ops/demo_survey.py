@@ -1,4 +1,4 @@
-"""The demo's survey: how a town sleeps, asked by Ada, answered by 500 people who do not exist."""
+"""Survey of the demo: sleep in a town, asked by Ada, answered by 500 simulated respondents."""
 
 import asyncio
 import random
@@ -79,7 +79,7 @@ _FACTS: dict[str, Any] = {
 
 
 def make_survey(hub: Hub, owner: Person) -> None:
-    """Compose, publish and answer it; what is there already stays."""
+    """Compose, publish and answer it; existing parts stay."""
     with hub.database.writing() as session:
         made = session.scalar(sa.select(Survey).where(Survey.name == NAME))
         if made is None:
@@ -98,7 +98,7 @@ async def _answer(hub: Hub, sent: list[bytes]) -> None:
 
 
 def _people() -> list[dict[str, tuple[Any, str]]]:
-    """True answers, the same every time; their noise is not."""
+    """Return true answers, the same every time; their noise is not."""
     draw = random.Random("a town that sleeps")  # noqa: S311  answers, not noise
     return [_person(draw) for _ in range(PEOPLE)]
 
@@ -117,7 +117,7 @@ def _person(draw: random.Random) -> dict[str, tuple[Any, str]]:
         "ward": draw.choices(WARDS, (3, 5, 2, 1, 2, 3))[0],
         "moved": str(min(2026, max(2015, int(2027 - draw.expovariate(0.25))))),
     }
-    # Levels are chosen without regard to the answer; some skip a question.
+    # Levels are chosen independently of the answer; some skip a question.
     levels = draw.choices(("strong", "medium", "light", "skip"), (15, 40, 40, 5), k=len(answers))
     chosen = {name: (one, level) for (name, one), level in zip(answers.items(), levels, strict=True) if level != "skip"}
     return chosen or {"shifts": (answers["shifts"], "light")}

@@ -1,4 +1,4 @@
-"""Whether the ledger is the newest one: asked of the hub's own receipts at start, and proved after a restore."""
+"""Rollback checks of the ledger: against the hub's own receipts at start, and by a head after a restore."""
 
 import json
 from collections.abc import Iterable
@@ -15,38 +15,38 @@ from cloister.privacy.receipt import Receipt
 
 __all__ = ["check_receipts", "newest_head", "show_head", "write_off"]
 
-_RECEIPTS = 200  # jobs end in another order than they are charged in; one of the last is the newest
+_RECEIPTS = 200  # jobs may end in another order than they are charged in; one of the last is the newest
 _WRITTEN_OFF = "ledger.written_off"
 
 
 def newest_head(hub: Hub) -> Head:
-    """The ledger's newest entry, signed: to print, and to keep elsewhere."""
+    """Return the ledger's newest entry, signed: to print, and to keep elsewhere."""
     return hub.ledger.head
 
 
 def check_receipts(hub: Hub) -> None:
-    """Hold the ledger to the newest receipts in the hub's own database; if it lacks their entries, it spends nothing.
+    """Check the ledger against the newest receipts in the database; if it lacks their entries, stop all spending.
 
-    A ledger that was put back together with its kept head looks whole by itself. But the hub's jobs hold receipts, and
-    each names an entry that was in the ledger when it was signed.
+    An older ledger that was restored together with its kept head is consistent by itself. But the hub's jobs hold
+    receipts, and each names an entry that was in the ledger when it was signed.
 
     Raises:
         RolledBack: the ledger is older than a receipt. From now on every process refuses to spend.
     """
     with hub.database.reading() as session:
         lost = sa.select(AuditEntry.time, AuditEntry.detail).where(AuditEntry.action == _WRITTEN_OFF)
-        # What was spent in lost entries was given up for: receipts from before then prove nothing more.
+        # The lost entries' losses were written off: receipts from before then prove nothing more.
         since = max((time for time, detail in session.execute(lost) if detail.get("lost")), default=0.0)
         newest = sa.select(Job.receipt).where(Job.receipt.is_not(None), Job.finished > since)
         texts = list(session.scalars(newest.order_by(Job.finished.desc()).limit(_RECEIPTS)))
     heads = [head for text in texts for line in str(text).splitlines() if (head := _head_of(line, hub)) is not None]
     for head in sorted(heads, key=lambda one: one.number, reverse=True)[:1]:
         if not hub.ledger.contains(head):
-            hub.ledger.show_head(head)  # keeps it, and refuses
+            hub.ledger.show_head(head)  # stores it, and refuses
 
 
 def _head_of(text: str, hub: Hub) -> Head | None:
-    """The head in one of our receipts; None if it has none, or is not ours."""
+    """Return the head in one of our receipts; None if it has none, or is not ours."""
     try:
         return _head(text, hub)
     except CloisterError:
@@ -58,10 +58,10 @@ def show_head(hub: Hub, shown: str) -> Head:
 
     Args:
         hub: the hub.
-        shown: the head in one line, a file that keeps it, or a receipt, which holds one.
+        shown: the head in one line, a file that holds it, or a receipt, which holds one.
 
     Raises:
-        RolledBack: the ledger does not contain it: it is an older copy, and stays shut.
+        RolledBack: the ledger does not contain it: it is an older copy, and still refuses to spend.
         HeadRejected: this is no head of this ledger.
     """
     entry = hub.ledger.show_head(_head(shown, hub))
@@ -80,9 +80,9 @@ def require_accounts(hub: Hub, datasets: Iterable[str]) -> None:
 
 
 def write_off(hub: Hub, dataset: str) -> list[tuple[str, Loss]]:
-    """Give up what is left of a dataset's account and of every person's on it; which, and how much.
+    """Write off what is left of a dataset's account and of every user's on it; return the accounts and amounts.
 
-    A ledger that may be an older copy goes on once every account is written off.
+    A ledger that may be an older copy can spend again once every account is written off.
     """
     require_accounts(hub, (dataset,))
     mine = [account for account in hub.ledger.accounts() if account.name == dataset]

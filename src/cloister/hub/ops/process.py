@@ -1,4 +1,4 @@
-"""One process of a hub, started by `serve`: `web ALIVE SOCKET` or `worker ALIVE`, both numbers of open files."""
+"""One process of a hub, started by `serve`: `web ALIVE SOCKET` or `worker ALIVE`, both file descriptors."""
 
 import os
 import resource
@@ -15,7 +15,7 @@ __all__ = ["application", "main"]
 
 
 def application(hub: Hub) -> object:
-    """The web application, counted; its plans are made in processes of their own."""
+    """Return the web application with metrics; its plans are made in processes of their own."""
     from cloister.hub.core.metrics import RequestMetrics
     from cloister.hub.jobs.planner import Planner
     from cloister.hub.web.app import create_app
@@ -27,7 +27,7 @@ def application(hub: Hub) -> object:
 
 
 def web(hub: Hub, descriptor: int) -> None:
-    """Answer requests from a socket that is listening already, until SIGTERM."""
+    """Serve requests from a listening socket until SIGTERM."""
     import uvicorn
 
     config = uvicorn.Config(
@@ -42,7 +42,7 @@ def web(hub: Hub, descriptor: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Become one of them."""
+    """Run one of these processes."""
     settings = Settings.from_environment()
     logs.configure(settings.log_level)
     logs.catch_all()
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> None:
 
 def _end_with_the_parent(alive: int) -> None:
     def watch() -> None:
-        os.read(alive, 1)  # returns when nobody holds the other end any more
+        os.read(alive, 1)  # returns when the other end is closed
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True, name="parent").start()

@@ -1,13 +1,13 @@
-"""A hub's processes: several for pages, several for jobs, under one command.
+"""Processes of a hub: several for pages, several for jobs, under one command.
 
     cloister hub serve ─┬─ web      … all accept from one socket
                         ├─ web
                         ├─ worker   … take jobs from the queue
                         └─ worker
 
-One that dies is started again. On SIGTERM or Ctrl-C pages finish what they answer and workers what they do; whoever
-needs longer than the grace period is killed, which loses nothing: jobs are in the database and charges in the ledger.
-If this command itself is killed, its children notice and end too.
+A process that dies is started again. On SIGTERM or Ctrl-C web processes finish their requests and workers their jobs;
+a process that needs longer than the grace period is killed, which loses nothing: jobs are in the database and charges
+in the ledger. If this command itself is killed, its children end too.
 """
 
 import logging
@@ -32,13 +32,13 @@ from cloister.privacy.errors import CloisterError, Unavailable
 __all__ = ["environment_of", "serve", "work"]
 
 _GRACE_S = 25.0
-_TOO_SOON_S = 5.0  # a process that lives shorter than this is started again more slowly
+_TOO_SOON_S = 5.0  # a process that lives shorter than this is restarted more slowly
 _SLOWEST_S = 30.0
 
 
 @dataclass(slots=True)
 class _Child:
-    """A process that should be running."""
+    """Process that should be running."""
 
     role: str
     command: list[str]
@@ -49,23 +49,23 @@ class _Child:
 
 
 class Supervisor:
-    """Keeps processes running until it is told to stop."""
+    """Keeps processes running until it is stopped."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._stop = threading.Event()
         self._environment = {**os.environ, **environment_of(settings)}
         self._children: list[_Child] = []
-        # Nothing is ever written: the children notice when the writing end is gone.
+        # Nothing is ever written: the children detect when the writing end is closed.
         self._alive_read, self._alive_write = os.pipe()
 
     def run(self, web: int, workers: int) -> int:
-        """Start everything, watch over it, end it; the exit code."""
+        """Start all processes, watch them, end them; return the exit code."""
         listening = _listen(self.settings) if web else None
         shared = [self._alive_read] + ([listening.fileno()] if listening else [])
         metrics = self.settings.folder / "metrics"
         if web:
-            shutil.rmtree(metrics, ignore_errors=True)  # counts of processes that are gone
+            shutil.rmtree(metrics, ignore_errors=True)  # metrics of processes that have ended
             metrics.mkdir(mode=0o700)
             self._environment["PROMETHEUS_MULTIPROC_DIR"] = str(metrics.resolve())
         mine = [sys.executable, "-m", "cloister.hub.ops.process"]
@@ -117,7 +117,7 @@ class Supervisor:
 
 
 def serve(settings: Settings) -> int:
-    """Serve pages and run jobs until told to stop."""
+    """Serve pages and run jobs until stopped."""
     logs.configure(settings.log_level)
     logs.catch_all()
     _begin(settings)
@@ -128,7 +128,7 @@ def serve(settings: Settings) -> int:
 
 
 def work(settings: Settings, count: int = 1) -> int:
-    """Run jobs only: for machines that serve no pages."""
+    """Run jobs only, for machines that serve no pages."""
     logs.configure(settings.log_level)
     logs.catch_all()
     _begin(settings)
@@ -136,7 +136,7 @@ def work(settings: Settings, count: int = 1) -> int:
 
 
 def _begin(settings: Settings) -> None:
-    """Say at once if there is no hub, make its tables the newest, and hold its ledger to its own receipts."""
+    """Check that there is a hub, migrate its tables, and check its ledger against its own receipts."""
     os.umask(0o077)
     with Hub.open(settings) as hub:
         try:
@@ -146,7 +146,7 @@ def _begin(settings: Settings) -> None:
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
-    """The settings as the environment variables that give them."""
+    """Return the settings as environment variables."""
     plain: dict[str, str] = {}
     for one in fields(Settings):
         value: Any = getattr(settings, one.name)

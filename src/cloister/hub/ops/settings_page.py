@@ -1,4 +1,4 @@
-"""The page of settings, from the settings themselves."""
+"""Reference page of the settings, from the settings themselves."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -25,7 +25,7 @@ command lines, where other users of the machine could see them.
 
 
 def settings_page() -> str:
-    """docs/hub-settings.md, below the line that says where it is made."""
+    """Return docs/hub-settings.md, below the line that says where it is made."""
     kinds = get_type_hints(Settings)
     rows = ["| variable | kind | unless set | meaning |", "| --- | --- | --- | --- |"]
     for one in fields(Settings):

@@ -1,4 +1,4 @@
-"""A new hub, and the first people in it."""
+"""Set up a hub and its first users."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ __all__ = ["Begun", "begin", "invitation_link"]
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What an operator must know about a new hub.
+    """Facts on a new hub for its operator.
 
     Attributes:
-        folder: where it lies.
-        public_key: checks its receipts; for whoever verifies them to pin.
-        master_key: where the key lies that opens everything; to be copied elsewhere.
-        invitation: the link with which the operator makes an account.
+        folder: where it is stored.
+        public_key: checks its receipts; to be pinned by verifiers.
+        master_key: path of the key that opens everything; to be copied elsewhere.
+        invitation: the link with which the operator creates an account.
     """
 
     folder: Path
@@ -29,10 +29,10 @@ class Begun:
 
 
 def begin(settings: Settings, operator: str) -> Begun:
-    """Make a hub in an empty or missing folder, and invite its operator.
+    """Create a hub in an empty or missing folder, and invite its operator.
 
     Raises:
-        BadForm: the operator's address is none; nothing was made.
+        BadForm: the operator's address is not valid; nothing was created.
     """
     accounts.check_email(operator)
     with Hub.create(settings) as hub:
@@ -44,18 +44,18 @@ def begin(settings: Settings, operator: str) -> Begun:
 def invitation_link(
     hub: Hub, email: str, roles: Sequence[str], organisation: str = "", country: str = "", days: float = 7
 ) -> str:
-    """An invitation from whoever is at the hub's own command line.
+    """Create an invitation from the hub's own command line.
 
     Args:
         hub: the hub.
-        email: for whom.
-        roles: what they will be.
-        organisation: where they belong; made if it is not there.
-        country: of the organisation; set if it has none yet.
-        days: how long the link works.
+        email: the invited address.
+        roles: the roles of the new account.
+        organisation: the user's organisation; created if it does not exist.
+        country: the organisation's country; set if it has none yet.
+        days: the validity of the link.
 
     Raises:
-        BadForm, NotNow: nothing was made, no organisation either.
+        BadForm, NotNow: nothing was created, no organisation either.
     """
     secret = user_actions.invite(
         hub, None, email=email, organisation=organisation or None, country=country, roles=list(roles), days=days

@@ -1,18 +1,18 @@
-"""Who may do what with a dataset, for which purpose, at which cost. Every decision explains itself.
+"""Policies of datasets: users, operations, purposes and costs. Every decision gives its reasons.
 
-policy.py      the page as values: purposes, budget, roles, joins, residency, retention
-yaml_page.py        a YAML page with the line of every word
-reader.py      the page as text, read strictly
-roles.py       the part of it that speaks of roles
-writer.py      values as a page again
-conditions.py  who belongs to a role: people, organisations, places, times
-cost.py        limits and approvals, compared exactly in the account's measure
-purposes.py    the words for what data may be used for, as a tree
-views.py       columns, rows and transforms: what a role sees of a table, as SQL
-decide.py      subject, operation, purpose, environment → Verdict; pure, and no by default
-check.py       unit tests for a policy, as YAML
-signature.py    signatures on policies, and the label that travels with what is derived from the data
-versions.py   the versions in the hub's database
-form.py        the common fields as a form over the same page
-i18n.py       roles, conditions and views as sentences for people
+policy.py             values: purposes, budget, roles, joins, residency, retention
+conditions.py         members of a role: people, organisations, places, times
+cost.py               limits and approvals, compared exactly in the account's measure
+purposes.py           the vocabulary of purposes, as a tree
+views.py              columns, rows and transforms that a role sees of a table, as SQL
+decide.py             subject, operation, purpose, environment → Verdict; pure, denied by default
+signature.py          signatures on policies, and the label of results derived from the data
+versions.py           the versions in the hub's database
+text/yaml_page.py     YAML with the line of every word
+text/reader.py        text to values, strictly
+text/roles.py         the roles in the text
+text/writer.py        values to text
+text/form.py          the common fields as a form over the same text
+text/check.py         unit tests for a policy, as YAML
+text/words.py         roles, conditions and views as sentences
 """

@@ -1,4 +1,4 @@
-"""Who belongs to a role: conditions on a person and on the moment, each of which says why it holds or does not.
+"""Conditions for a role, on a user and on the time and place, each with a reason why it holds or does not.
 
 Every condition that is written must hold; within one list, one entry is enough.
 """
@@ -17,7 +17,7 @@ Network = IPv4Network | IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A granted request for access: to a role, for a purpose (and those below it); without one, for any."""
+    """Granted request for access: to a role, for a purpose (and those below it); without one, for any."""
 
     role: str
     purpose: str = ""
@@ -25,13 +25,13 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """Who asks: the attributes a policy may speak of.
+    """User who sends a request: the attributes that a policy may name.
 
     Attributes:
         person: a verified e-mail address, in lower case; empty if the address was not verified.
-        organisation, country: given by an operator.
-        roles: of the hub.
-        granted: the roles of this dataset's policy that requests have given.
+        organisation, country: set by an operator.
+        roles: roles in the hub.
+        granted: the roles of this dataset's policy from granted requests.
     """
 
     person: str
@@ -42,7 +42,7 @@ class Subject:
 
     @classmethod
     def of(cls, person: Person, granted_roles: Iterable[str | Grant] = ()) -> "Subject":
-        """A person of the hub, with the roles of this dataset's policy that requests have given them."""
+        """Return a user of the hub, with the roles of this dataset's policy that requests have given them."""
         place = person.organisation
         granted = tuple(Grant(one) if isinstance(one, str) else one for one in granted_roles)
         return cls(
@@ -55,19 +55,19 @@ class Subject:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What row rules may name with a colon; a fact that is not known is left out."""
+        """Return the facts that row rules may name with a colon; unknown facts are left out."""
         known = {"person": self.person, "organisation": self.organisation, "country": self.country}
         return {name: value for name, value in known.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """When and where.
+    """Time and place of a request.
 
     Attributes:
-        time: in seconds since 1970, as the hub keeps all times.
-        country: where the work would run: the hub's own, as two letters; empty if it does not say.
-        network: the address from which the request comes; empty if it is not known.
+        time: the time in seconds since 1970.
+        country: the country in which the job would run: the hub's own, as two letters; empty if not set.
+        network: the network address of the request; empty if unknown.
     """
 
     time: float
@@ -76,19 +76,19 @@ class Environment:
 
     @property
     def moment(self) -> datetime:
-        """The time, in UTC."""
+        """Return the time in UTC."""
         return datetime.fromtimestamp(self.time, UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """From one time of day up to another, UTC; past midnight if the second is not later."""
+    """Hours of the day, UTC: from one time up to another; past midnight if the second is not later."""
 
     start: time
     end: time
 
     def holds(self, moment: time) -> bool:
-        """Whether a time of day lies within."""
+        """Return True if a time of day is within."""
         if self.start < self.end:
             return self.start <= moment < self.end
         return moment >= self.start or moment < self.end
@@ -99,17 +99,17 @@ class Hours:
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """Conditions. `anyone` stands for none at all: every person with an account.
+    """Conditions of a role. `anyone` means none at all: every user with an account.
 
     Attributes:
         people: e-mail addresses, in lower case.
-        organisations: names.
+        organisations: the names of organisations.
         roles: the hub's roles, such as data user.
-        countries: of the person's organisation, as two letters.
-        networks: from which the request comes.
+        countries: the countries of the user's organisation, as two letters.
+        networks: the networks of the request.
         start: the first day.
         until: the last day.
-        hours: of the day, UTC.
+        hours: the hours of the day, UTC.
     """
 
     anyone: bool = False
@@ -125,14 +125,14 @@ class Who:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One condition, whether it holds, and a sentence for the person who asks. It never names anybody else."""
+    """One condition, its result, and a sentence for the requesting user. It never names other people."""
 
     holds: bool
     sentence: str
 
 
 def belongs(who: Who, subject: Subject, environment: Environment) -> Iterator[Reason]:
-    """Every condition that is written, tried."""
+    """Evaluate every stated condition."""
     if who.people:
         note = "" if subject.person else " (your e-mail address is not verified)"
         yield _reason(
@@ -195,5 +195,5 @@ def _within(address: str, networks: tuple[Network, ...]) -> bool:
     except ValueError:
         return False
     if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped  # how a socket that speaks both calls an IPv4 address
+        found = found.ipv4_mapped  # IPv4 address in the form of a dual-stack socket
     return any(found in network for network in networks)

@@ -1,4 +1,4 @@
-"""What a policy says about cost, compared exactly.
+"""Limits and approvals of a policy, compared exactly.
 
 An account adds either pure epsilons or rhos (privacy/ledger/rules.py). Every limit of a policy is turned into the same
 kind of cap that an account with that budget would have; a limit of the other kind is refused when the policy is read,
@@ -18,12 +18,12 @@ __all__ = ["cap", "described", "exact", "incomparable", "limits", "needs", "pars
 
 
 def cap(limit: Loss) -> Loss:
-    """A limit in the measure in which spends add up: an epsilon as it is, an (epsilon, delta) as rho, rounded down."""
+    """Return a limit in the additive measure: an epsilon as it is, an (epsilon, delta) as rho, rounded down."""
     return limit if limit.amount == 0 else _rules("limit", limit).cap
 
 
 def price(policy: Policy, loss: Loss) -> Loss:
-    """What a loss costs in the dataset's measure, never less than it is.
+    """Return the cost of a loss in the dataset's measure, never less than the loss.
 
     Raises:
         WrongMeasure: the account cannot express it.
@@ -32,9 +32,9 @@ def price(policy: Policy, loss: Loss) -> Loss:
 
 
 def needs(policy: Policy, loss: Loss) -> int:
-    """How many different people must agree before this may be spent.
+    """Return how many different reviewers must agree before this may be spent.
 
-    Privacy: a limit without a delta is passed by every loss that has one.
+    Privacy: every loss with a delta exceeds a limit without one.
     """
     cost = price(policy, loss)
     passed = [one.needs for one in policy.budget.approvals if not one.above.amount or not cost <= cap(one.above)]
@@ -42,10 +42,10 @@ def needs(policy: Policy, loss: Loss) -> int:
 
 
 def refuse_above(policy: Policy, loss: Loss) -> None:
-    """Refuse a loss that is more than one request may cost.
+    """Refuse a loss above the limit of one request.
 
     Raises:
-        OverBudget: with what was asked and what is allowed; a delta is named only where it is the cause.
+        OverBudget: with the requested and the allowed loss; a delta is named only where it is the cause.
     """
     limit, cost = policy.budget.per_request, price(policy, loss)
     if limit is None or cost <= cap(limit):
@@ -64,7 +64,7 @@ def refuse_above(policy: Policy, loss: Loss) -> None:
 
 
 def limits(budget: Budget) -> list[tuple[str, Loss]]:
-    """Every limit besides the lifetime's, with the word under `budget` that states it."""
+    """Return every limit besides the lifetime's, with the word under `budget` that states it."""
     found = [("per_user", budget.per_user), ("per_request", budget.per_request)]
     found.append(("period", budget.period.loss if budget.period else None))
     found += [(f"approvals[{i}]", one.above) for i, one in enumerate(budget.approvals, 1)]
@@ -72,7 +72,7 @@ def limits(budget: Budget) -> list[tuple[str, Loss]]:
 
 
 def incomparable(lifetime: Loss, limit: Loss) -> str:
-    """Why a limit cannot be compared with spends on this lifetime's account; empty if it can."""
+    """Return why a limit cannot be compared with losses on this lifetime's account; empty if it can."""
     try:
         account, other = cap(lifetime).measure, cap(limit).measure
     except BadInput as error:
@@ -89,7 +89,7 @@ def incomparable(lifetime: Loss, limit: Loss) -> str:
 
 
 def parse(text: str) -> Loss:
-    """A loss as it prints: `rho 0.05`, `epsilon 1, delta 1e-6`.
+    """Parse a loss as it prints: `rho 0.05`, `epsilon 1, delta 1e-6`.
 
     >>> print(parse("epsilon 1, delta 1e-6"))
     epsilon 1, delta 1e-06
@@ -103,18 +103,18 @@ def parse(text: str) -> Loss:
     return make(stated[measure], delta=stated.get("delta"))
 
 
-@lru_cache(maxsize=1024)  # turning (epsilon, delta) into rho takes a while, and every decision asks
+@lru_cache(maxsize=1024)  # converting (epsilon, delta) to rho takes a while, and every decision needs it
 def _rules(name: str, budget: Loss) -> Rules:
     return Rules.of(name, budget)
 
 
 def described(loss: Loss) -> str:
-    """A loss as `parse` reads it, exactly."""
+    """Return a loss as `parse` reads it, exactly."""
     return f"{loss.measure} {exact(loss.amount)}" + (f", delta {exact(loss.delta)}" if loss.delta else "")
 
 
 def exact(amount: Fraction) -> str:
-    """A number as short exact text: a decimal if it has one, else a fraction.
+    """Return a number as short exact text: a decimal if it has one, else a fraction.
 
     >>> exact(Fraction(1, 10**7)), exact(Fraction(1, 20)), exact(Fraction(1, 3))
     ('1e-7', '0.05', '1/3')

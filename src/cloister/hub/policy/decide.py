@@ -1,10 +1,10 @@
-"""May this person do this, for this purpose, here and now? A pure function that explains itself.
+"""Decisions of a policy on a request: a pure function that gives its reasons.
 
-Nothing is allowed unless a role allows it. First the whole policy is asked (purpose, residency, joins, the largest
-request); then the roles, in the order in which they are written. The first role that fits decides, and what it shows of
-the tables is what is seen; all others are tried too, so that the verdict can say why they do not fit.
+Nothing is allowed unless a role allows it. First the rules for all roles are checked (purpose, residency, joins, the
+largest request); then the roles, in the order in which they are written. The first role that fits decides, and its view
+of the tables applies; all others are tried too, so that the verdict can say why they do not fit.
 
-A sentence in a verdict is for the person who asks: it speaks of them and of the request, never of other people.
+A sentence in a verdict is for the requesting user: it is about them and the request, never about other people.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -24,7 +24,7 @@ __all__ = ["Environment", "Grant", "Subject", "Tried", "Verdict", "allowed_purpo
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A rule that was tried: `the policy` itself or a role, whether it fits, and why."""
+    """Rule that was tried: `the policy` itself or a role, its result, and the reasons."""
 
     rule: str
     fits: bool
@@ -37,19 +37,19 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A decision.
+    """Decision of a policy.
 
     Attributes:
-        allowed: yes or no.
-        rule: what decided: a role's name; `purposes`, `residency`, `joins` or a limit of the policy (`per_request`,
+        allowed: True if the request is allowed.
+        rule: the rule that decided: a role; `purposes`, `residency`, `joins` or a limit of the policy (`per_request`,
             `per_user`, `period`, `lifetime`); or `default`, since nothing is allowed that no role allows.
         policy_number: the version of the policy.
         reasons: every rule that was tried, as sentences.
-        view: what is seen of which table. A table that is not in it does not exist for the person; None: every table
-            as it is. Nothing if it was denied.
-        needs: how many people must agree first, if the loss is known.
-        tried: the same as `reasons`, taken apart.
-        operation, purpose: what was asked.
+        view: the visible part of each table. A table that is not in it does not exist for the user; None: every table
+            unchanged. Empty if it was denied.
+        needs: the required approvals, if the loss is known.
+        tried: the parts of `reasons`.
+        operation, purpose: the request.
     """
 
     allowed: bool
@@ -64,7 +64,7 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        """The decision in one line."""
+        """Return the decision in one line."""
         asked = f"{self.operation} for {self.purpose}" if self.purpose else self.operation
         if self.allowed:
             return f"{asked} is allowed by role {self.rule} of policy {self.policy_number}"
@@ -73,14 +73,14 @@ class Verdict:
         return f"{asked} is denied by {self.rule} of policy {self.policy_number}"
 
     def over(self, limit: str, sentence: str) -> "Verdict":
-        """The same request, allowed by a role and refused by a limit that depends on what was spent before."""
+        """Return the refusal of a request that a role allows, by a limit that depends on earlier charges."""
         reason = Reason(False, sentence.rstrip("."))
         tried = (Tried(f"limit {limit}", False, (reason,)), *self.tried)
         reasons = tuple(str(one) for one in tried)
         return replace(self, allowed=False, rule=limit, reasons=reasons, view={}, needs=0, tried=tried)
 
     def require(self) -> None:
-        """Go on only if it was allowed.
+        """Raise unless the request was allowed.
 
         Raises:
             Denied: with the rule and the first reasons.
@@ -90,11 +90,11 @@ class Verdict:
             raise Denied(" ".join(f"{one[:1].upper()}{one[1:]}." for one in told))
 
     def to_json(self) -> dict[str, Any]:
-        """For the person who asks: with the reasons, which name tables."""
+        """Return JSON for the requesting user: with the reasons, which name tables."""
         return {**self.for_audit(), "reasons": list(self.reasons)}
 
     def for_audit(self) -> dict[str, Any]:
-        """For the audit log, which operators read: what decided, without the sentences, which name tables."""
+        """Return JSON for the audit log, which operators read: without the sentences, which name tables."""
         return {
             "allowed": self.allowed,
             "operation": self.operation,
@@ -105,7 +105,7 @@ class Verdict:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Verdict":
-        """A verdict of the audit log: its sentences, without what was seen."""
+        """Return a verdict from the audit log: its sentences, without the view."""
         told = tuple(str(one) for one in record["reasons"])
         number, asked = int(record["policy"]), (str(record["operation"]), str(record["purpose"]))
         return cls(bool(record["allowed"]), str(record["rule"]), number, told, {}, 0, (), *asked)
@@ -121,17 +121,17 @@ def decide(
     tables: Collection[str] = (),
     loss: Loss | None = None,
 ) -> Verdict:
-    """Decide. No database, no clock: the same question has the same answer.
+    """Decide on a request. No database, no clock: the same input has the same result.
 
     Args:
-        policy: the dataset's.
-        number: its version.
-        subject: who asks.
-        operation: a plain word, such as query.
-        purpose: what for; only `see schema`, which reads no row, needs none.
-        environment: when and where.
-        tables: which tables the request uses, if that is known.
-        loss: what it would cost, if that is known.
+        policy: the dataset's policy.
+        number: the version of the policy.
+        subject: the requesting user.
+        operation: the operation, such as query.
+        purpose: the stated purpose; only `see schema`, which reads no row, needs none.
+        environment: the time and place.
+        tables: the tables of the request, if known.
+        loss: the cost, if known.
     """
     whole = [*_whole(policy, operation, purpose, environment, tables, loss)]
     refusal = next((rule for rule, reason in whole if not reason.holds), None)
@@ -159,7 +159,7 @@ def decide(
 def allowed_purposes(
     policy: Policy, number: int, subject: Subject, operation: str, environment: Environment
 ) -> tuple[str, ...]:
-    """Every purpose for which this person may do this now, in the vocabulary's order: what a form may offer."""
+    """Return every purpose for which this user may do this now, in the vocabulary's order, for a form."""
     stated = (one.name for one in offered(policy.purposes))
     return tuple(one for one in stated if decide(policy, number, subject, operation, one, environment).allowed)
 
@@ -167,9 +167,9 @@ def allowed_purposes(
 def shown_tables(
     policy: Policy, subject: Subject, operation: str, purpose: str, environment: Environment
 ) -> frozenset[str] | None:
-    """The tables, in lower case, that any role which fits shows; None: every one.
+    """Return the tables, in lower case, that any fitting role shows; None: every one.
 
-    Privacy: what a request may be told to use. Other tables do not exist for the person, not even by being refused.
+    Privacy: a message may name only these tables. Other tables do not exist for the user, not even in a refusal.
     """
     found: set[str] = set()
     for role in policy.roles:
@@ -188,7 +188,7 @@ def _whole(
     tables: Collection[str],
     loss: Loss | None,
 ) -> Iterator[tuple[str, Reason]]:
-    """What holds for everybody: the part of the policy, and the reason."""
+    """Check the rules for all roles; return the part of the policy, and the reason."""
     if purpose or operation != SEE_SCHEMA:
         yield "purposes", _purpose(purpose, policy.purposes)
     if policy.residency:

@@ -1,4 +1,4 @@
-"""A policy as values: what the owner's page says, frozen.
+"""Policy as frozen values.
 
     dataset: visits
     purposes: [health-research, quality-assurance]
@@ -32,13 +32,13 @@ from cloister.privacy.loss import Loss
 __all__ = ["OPERATIONS", "SEE_SCHEMA", "Approval", "Budget", "Period", "Policy", "Role", "allowed_join"]
 
 SEE_SCHEMA = "see schema"
-# Operations that every hub knows; kinds of work bring their own words.
+# Operations of every hub; job types add their own.
 OPERATIONS = (SEE_SCHEMA, "query", "profile", "train", "synthesise")
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """How much may be spent within any so many days. It limits the rate, never the total."""
+    """Limit within any period of this many days. It limits the rate, never the total."""
 
     days: int
     loss: Loss
@@ -46,7 +46,7 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """How many people must agree to a release that costs more than this. A loss of nothing: to every release."""
+    """Number of reviewers who must agree to a release above this loss. A loss of zero: to every release."""
 
     above: Loss
     needs: int
@@ -54,14 +54,14 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be spent.
+    """Limits on what may be spent.
 
     Attributes:
-        lifetime: by everybody together, for as long as the data exist; it never changes.
-        per_user: by one person in all.
-        per_request: at once.
-        period: by everybody together within some days.
-        approvals: from which loss on how many people must agree.
+        lifetime: the limit of all users together, for as long as the data exist; it never changes.
+        per_user: the total limit of one user.
+        per_request: the limit of one request.
+        period: the limit of all users together within some days.
+        approvals: the number of required approvals, by loss.
     """
 
     lifetime: Loss
@@ -73,15 +73,15 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Some people, and what they may do.
+    """Role: its members, and what they may do.
 
     Attributes:
-        name: of the role, in this policy.
+        name: the name of the role, in this policy.
         who: the conditions that must all hold.
-        may: operations, as plain words.
+        may: the allowed operations.
         purposes: a narrower list than the policy's; empty: the policy's.
-        tables: what they see of which table; None: every table as it is.
-        by_request: whether only those belong whose request for access was granted.
+        tables: the view of each table; None: every table unchanged.
+        by_request: True if only users with a granted request are members.
     """
 
     name: str
@@ -94,17 +94,17 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a dataset's owner allows. Whatever is not in it is refused.
+    """Rules of a dataset's owner. Everything that they do not allow is refused.
 
     Attributes:
-        dataset: its name.
-        purposes: what the data may be used for.
-        budget: what it may cost.
-        roles: tried in this order.
-        reviewers: e-mail addresses of those who may decide about requests, besides the owner.
-        joins: which tables may be used together; None: any.
-        residency: in which countries the data and what is derived from them may be; empty: anywhere.
-        retention_days: for how long what is derived from the data may be kept; None: for good.
+        dataset: the name of the dataset.
+        purposes: the allowed purposes.
+        budget: the limits on the loss.
+        roles: the roles, tried in this order.
+        reviewers: the e-mail addresses of users who may decide on requests, besides the owner.
+        joins: the tables that may be used together; None: any.
+        residency: the countries in which the data and derived results may be stored; empty: anywhere.
+        retention_days: the time for which derived results may be kept; None: unlimited.
     """
 
     dataset: str
@@ -117,15 +117,15 @@ class Policy:
     retention_days: int | None = None
 
     def role(self, name: str) -> Role | None:
-        """The role of that name."""
+        """Return the role of that name."""
         return next((role for role in self.roles if role.name == name), None)
 
 
 def allowed_join(policy: Policy, tables: "frozenset[str] | set[str] | tuple[str, ...] | list[str]") -> bool:
-    """Whether these tables may be used together in one request: some line of `joins` lists them all.
+    """Return True if these tables may be used together in one request: some line of `joins` lists them all.
 
-    Privacy: a line [visits, wards] and a line [wards, streets] do not allow all three: what two links give away
-    together is more than what each gives away (ACC-10; the correlation attack of a hospital's and a pharmacy's data).
+    Privacy: a line [visits, wards] and a line [wards, streets] do not allow all three: two links together
+    reveal more than each of them (ACC-10; the correlation attack of a hospital's and a pharmacy's data).
     """
     used = {name.lower() for name in tables}
     if len(used) < 2 or policy.joins is None:

@@ -1,6 +1,6 @@
-"""What data may be used for: a small vocabulary in the manner of the Data Privacy Vocabulary (DPV), as a tree.
+"""Vocabulary of purposes, modelled on the Data Privacy Vocabulary (DPV), as a tree.
 
-Whoever may use data for a purpose may use it for every purpose below it: `research` covers `epidemiology`.
+A user who may use data for a purpose may use it for every purpose below it: `research` covers `epidemiology`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,11 +12,11 @@ __all__ = ["PURPOSES", "Purpose", "ancestors", "covered_by", "covers", "nearest"
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """A word for what data is used for.
+    """Purpose of a use of data.
 
     Attributes:
         name: as policies and requests write it.
-        title: for people.
+        title: the title on pages.
         parent: the wider purpose that covers it; None at the top.
     """
 
@@ -59,7 +59,7 @@ PURPOSES: Mapping[str, Purpose] = {
 
 
 def ancestors(name: str) -> Iterator[str]:
-    """The purpose itself, then every wider one; nothing for a word that is not in the vocabulary."""
+    """Return the purpose itself, then every wider one; nothing for an unknown word."""
     found = PURPOSES.get(name)
     while found is not None:
         yield found.name
@@ -67,7 +67,7 @@ def ancestors(name: str) -> Iterator[str]:
 
 
 def covers(wide: str, name: str) -> bool:
-    """Whether a purpose is another one or stands above it.
+    """Return True if a purpose is another one or above it.
 
     >>> covers("research", "epidemiology"), covers("epidemiology", "research")
     (True, False)
@@ -76,18 +76,18 @@ def covers(wide: str, name: str) -> bool:
 
 
 def covered_by(name: str, allowed: Iterable[str]) -> str | None:
-    """The nearest allowed purpose that covers this one, or None."""
+    """Return the nearest allowed purpose that covers this one, or None."""
     listed = set(allowed)
     return next((one for one in ancestors(name) if one in listed), None)
 
 
 def offered(allowed: Iterable[str]) -> tuple[Purpose, ...]:
-    """Every purpose somebody may state where these are allowed, in the vocabulary's order."""
+    """Return every purpose that may be stated where these are allowed, in the vocabulary's order."""
     listed = tuple(allowed)
     return tuple(one for one in PURPOSES.values() if covered_by(one.name, listed) is not None)
 
 
 def nearest(word: str) -> str:
-    """What to say about a word that is not in the vocabulary."""
+    """Return a message for a word that is not in the vocabulary."""
     close = get_close_matches(word, PURPOSES, n=1, cutoff=0.6)
     return f"Did you mean {close[0]}" if close else f"Purposes are {', '.join(PURPOSES)}"

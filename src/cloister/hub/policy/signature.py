@@ -1,9 +1,9 @@
-"""Signatures on policies, and the label that sticks to whatever is derived from the data.
+"""Signatures on policies, and the signed label of every result derived from the data.
 
-A policy is signed together with its dataset's name and its number, so that no other text, and no older one, can stand
-in its place. A label is signed together with the result it belongs to: it says under which policy the result was made,
-for which purposes it may be used, where it may be kept and until when. Whoever imports results checks the label first;
-what has none, or one that was changed, is refused.
+A policy is signed together with its dataset's name and its number, so that no other text, and no older one, can replace
+it. A label is signed together with its result: it states under which policy the result was made, for which purposes it
+may be used, where it may be kept and until when. An import checks the label first; a result without a label, or with a
+changed one, is refused.
 """
 
 import json
@@ -27,12 +27,12 @@ _FIELDS = {"form", "dataset", "policy", "hash", "purposes", "residency", "made",
 
 
 def sign(key: SigningKey, dataset: str, number: int, text: str) -> str:
-    """The signature of a policy's page as version `number` of a dataset's policy."""
+    """Sign a policy's text as version `number` of a dataset's policy."""
     return key.sign(_POLICY + _signed(dataset, number, text))
 
 
 def verify(key: PublicKey, dataset: str, number: int, text: str, signature: str) -> None:
-    """Go on only if the page is what was signed as this version of this dataset's policy.
+    """Raise unless the text is what was signed as this version of this dataset's policy.
 
     Raises:
         BadPolicy: it is not.
@@ -46,14 +46,14 @@ def verify(key: PublicKey, dataset: str, number: int, text: str, signature: str)
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What travels with a result. Made by `label`, read by `Label.parse`."""
+    """Label of a result. Made by `label`, read by `Label.parse`."""
 
     body: dict[str, Any]
     signature: str
 
     @classmethod
     def parse(cls, text: str | bytes | None) -> "Label":
-        """Read a label; it must be in the form it was made in, to the byte.
+        """Read a label; it must be byte for byte in canonical form.
 
         Raises:
             UploadRefused: there is none, or a part of it was cut off.
@@ -72,20 +72,20 @@ class Label:
         return found
 
     def text(self) -> str:
-        """One line of canonical JSON."""
+        """Return one line of canonical JSON."""
         return canonical({"label": self.body, "signature": self.signature}).decode()
 
 
 def label(key: SigningKey, policy: Policy, number: int, text: str, result: bytes, made: float) -> Label:
-    """The label of a result that was made under a policy.
+    """Make the label of a result under a policy.
 
     Args:
-        key: the hub's.
-        policy: under which it was made.
-        number: its version.
-        text: its page.
-        result: the bytes that are handed out.
-        made: when, in seconds since 1970.
+        key: the hub's key.
+        policy: the policy under which it was made.
+        number: the version of the policy.
+        text: the text of the policy.
+        result: the bytes that are released.
+        made: the time in seconds since 1970.
     """
     day = datetime.fromtimestamp(made, UTC).date()
     body = {
@@ -105,15 +105,15 @@ def label(key: SigningKey, policy: Policy, number: int, text: str, result: bytes
 def import_check(
     text: str | bytes | None, result: bytes, key: PublicKey, *, country: str, purpose: str, time: float
 ) -> Label:
-    """Go on only if a result from elsewhere may be used here, for this purpose, today.
+    """Raise unless a result from elsewhere may be used here, for this purpose, today.
 
     Args:
         text: the label that came with it.
         result: its bytes.
-        key: of the hub that made it, from a place you trust.
-        country: where it would be kept, as two letters.
-        purpose: what it would be used for.
-        time: now, in seconds since 1970.
+        key: the public key of the hub that made it, from a trusted source.
+        country: the country in which it would be stored, as two letters.
+        purpose: the purpose of its use.
+        time: the current time in seconds since 1970.
 
     Raises:
         UploadRefused: there is no label, it was changed or belongs to something else, or it forbids this.

@@ -1,8 +1,7 @@
-"""A dataset's policy in the hub's database: the newest version decides, and every version stays.
+"""Versions of a dataset's policy in the hub's database: the newest is in force, and every version stays.
 
-What is read is what its owner published: the signature is checked at every read, and a policy that does not hold allows
-nothing. The lifetime budget is the one thing that no version can change: what was promised to the people in the data
-when the account was opened stays promised.
+The signature is checked at every read, and a policy with an invalid signature allows nothing. No version can change the
+lifetime budget: it was promised to the people in the data when the account was opened.
 """
 
 import difflib
@@ -38,13 +37,13 @@ __all__ = [
 
 
 def newest(session: Session, dataset: models.Dataset) -> models.Policy | None:
-    """The newest version, as it is stored."""
+    """Return the newest version, as it is stored."""
     versions = sa.select(models.Policy).where(models.Policy.dataset_id == dataset.id)
     return session.scalars(versions.order_by(models.Policy.number.desc()).limit(1)).first()
 
 
 def current(hub: "Hub", session: Session, dataset: models.Dataset) -> tuple[Policy, int]:
-    """The policy that decides, and its number.
+    """Return the policy in force, and its number.
 
     Raises:
         NotHere: the dataset has none, so nothing is allowed.
@@ -57,7 +56,7 @@ def current(hub: "Hub", session: Session, dataset: models.Dataset) -> tuple[Poli
 
 
 def version(hub: "Hub", session: Session, dataset: models.Dataset, number: int) -> tuple[Policy, models.Policy]:
-    """An older version, with its page.
+    """Return an older version, with its text.
 
     Raises:
         NotHere: there is none of that number.
@@ -79,21 +78,21 @@ def publish(
     schema: Schema | None = None,
     after: int | None = None,
 ) -> int:
-    """Make a page the dataset's policy, from now on; its number.
+    """Publish a text as the dataset's policy, in force at once; return its number.
 
     Args:
-        hub: signs it.
+        hub: the hub, which signs it.
         session: `database.writing()`.
         person: must be the dataset's owner.
-        dataset: with its lifetime budget.
-        text: the page.
-        schema: to check it against; that of the newest version of the data unless given.
+        dataset: the dataset, with its lifetime budget.
+        text: the text of the policy.
+        schema: the schema for its checks; that of the newest version of the data unless given.
         after: the version the owner saw when editing, if it must still be the newest.
 
     Raises:
         Denied: only the owner publishes.
         BadPolicy: with every problem of the page.
-        NotNow: it would change the lifetime budget, or somebody has published another meanwhile.
+        NotNow: it would change the lifetime budget, or another version was published meanwhile.
     """
     if person.id != dataset.owner_id:
         raise Denied(f"only the owner of {dataset.name} publishes its policy.")
@@ -122,12 +121,12 @@ def publish(
 
 
 def addresses(policy: Policy) -> set[str]:
-    """Every e-mail address that a policy names: reviewers, and people of its roles. In lower case."""
+    """Return every e-mail address that a policy names, in lower case: reviewers, and members of its roles."""
     return {one.lower() for one in (*policy.reviewers, *(one for role in policy.roles for one in role.who.people))}
 
 
 def unverified_note(session: Session, policy: Policy) -> str:
-    """A sentence for the owner about addresses that nobody has verified: they get nothing. Empty if there are none."""
+    """Return a note for the owner on unverified addresses, which get no access; empty if there are none."""
     named = addresses(policy)
     known = sa.select(models.Person.email).where(
         models.Person.email.in_(named), models.Person.active, models.Person.verified.is_not(None)
@@ -143,18 +142,18 @@ def unverified_note(session: Session, policy: Policy) -> str:
 
 
 def history(session: Session, dataset: models.Dataset) -> list[models.Policy]:
-    """Every version, newest first."""
+    """Return every version, newest first."""
     versions = sa.select(models.Policy).where(models.Policy.dataset_id == dataset.id)
     return list(session.scalars(versions.order_by(models.Policy.number.desc())))
 
 
 def difference(old: str, new: str) -> list[tuple[str, str]]:
-    """What changed between two pages, line by line: `+`, `-` or ` ` (the same), and the line."""
+    """Return the difference of two texts, line by line: `+`, `-` or ` ` (unchanged), and the line."""
     return list(_lines(old, new))
 
 
 def schema_of(session: Session, dataset: models.Dataset) -> Schema | None:
-    """The schema of the newest version of the data, if there is one that can be read."""
+    """Return the schema of the newest version of the data, if there is one that can be read."""
     wanted = sa.select(models.Version.schema).where(
         models.Version.dataset_id == dataset.id, models.Version.state != "failed"
     )

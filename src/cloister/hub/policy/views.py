@@ -1,14 +1,14 @@
-"""What a role sees of a table: some columns, some rows, some values made coarser. As SQL of our own language.
+"""Views of a table for a role: some columns, some rows, some coarser values. As SQL of our own dialect.
 
     columns: [ward, age]                       only these; all unless given
     rows: "ward = 'cardiology'"                only rows where this is true; the columns it names need not be visible
     transforms: {age: "FLOOR(age / 10) * 10"}  what is read under a column's name
 
-become `SELECT "ward", FLOOR("age" / 10) * 10 AS "age" FROM "visits" WHERE "ward" = 'cardiology'`, which stands wherever
-a question names the table. Nothing is stored for a user: the question is rewritten. A row rule may name the person who
-asks, as `branch = :organisation`; also `:person` (the e-mail address) and `:country`.
+become `SELECT "ward", FLOOR("age" / 10) * 10 AS "age" FROM "visits" WHERE "ward" = 'cardiology'`, which replaces the
+table in a query. Nothing is stored for a user: the query is rewritten. A row rule may name the user, as
+`branch = :organisation`; also `:person` (the e-mail address) and `:country`.
 
-The column that names the unit is a column like others: without it nobody can count people, or look for one.
+The column that names the unit is a column like others: without it a user can neither count people nor look for one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -41,25 +41,25 @@ __all__ = [
 
 FACTS = ("person", "organisation", "country")
 _LONGEST = 4_000
-MOST_WORK = 300_000  # categories that a view's rules go over; about a second
+MOST_WORK = 300_000  # categories that a view's rules evaluate; about a second
 
 
 @dataclass(frozen=True, slots=True)
 class TableView:
-    """What is seen of one table."""
+    """View of one table."""
 
     columns: tuple[str, ...] | None = None
     rows: str | None = None
     transforms: Mapping[str, str] = field(default_factory=dict)
 
     def facts(self) -> tuple[str, ...]:
-        """Which facts about the person it needs."""
+        """Return the facts on the user that it needs."""
         texts = [*([self.rows] if self.rows is not None else []), *self.transforms.values()]
         found = {name for text in texts for name in _named(text)}
         return tuple(name for name in FACTS if name in found)
 
     def bound(self, facts: Mapping[str, str]) -> "TableView":
-        """The same with the person's facts in place of their names. They enter as constants of the tree, not as text.
+        """Return the view with the user's facts bound. They become constants of the tree, not text.
 
         Raises:
             QueryRefused: a fact is not known.
@@ -73,14 +73,14 @@ class TableView:
 
 
 def expression(text: str) -> Any:
-    """A row-wise expression, alone; whatever goes beyond one is refused."""
+    """Parse a single row-wise expression; refuse anything else."""
     if len(text) > _LONGEST or text.encode("utf-8", "replace").decode() != text:
         raise QueryRefused(f"a rule is text of at most {_LONGEST:,} characters.")
     try:
         found = parse_condition(text)
     except QueryRefused:
         raise
-    except Exception:  # a parser that trips over a text in its own way has not understood it either
+    except Exception:  # a text on which the parser fails is refused too
         raise QueryRefused("this is not an expression that we understand. Write for example ward = 'surgery'") from None
     for node in found.find_all(exp.Placeholder):
         if node.name not in FACTS:
@@ -89,7 +89,7 @@ def expression(text: str) -> Any:
 
 
 def select(view: TableView, table: Table) -> str:
-    """The view of a table of the schema, as SQL text. Its person's facts must be bound.
+    """Return the view of a table of the schema, as SQL text. The user's facts must be bound.
 
     Raises:
         QueryRefused: the table lacks a column, or a rule is not in the language.
@@ -108,7 +108,7 @@ def select(view: TableView, table: Table) -> str:
 
 
 def relation(view: TableView, table: Table, rows: SourceRows) -> SourceRows:
-    """A table's rows seen through a view: what a question about the table is answered from.
+    """Return a table's rows through a view: queries on the table are answered from it.
 
     Privacy: a view keeps or drops each row by itself and changes its values by themselves, so every row stays its
     unit's, and a unit has no more rows than before.
@@ -125,7 +125,7 @@ def relation(view: TableView, table: Table, rows: SourceRows) -> SourceRows:
 
 
 def visible(schema: Schema, views: Mapping[str, TableView] | None) -> dict[str, TableView]:
-    """Every table a person sees, under the schema's spelling, with its view."""
+    """Return every table that a user sees, in the schema's spelling, with its view."""
     if views is None:
         return {name: TableView() for name in schema.tables}
     known = {name.lower(): view for name, view in views.items()}
@@ -133,15 +133,15 @@ def visible(schema: Schema, views: Mapping[str, TableView] | None) -> dict[str, 
 
 
 def visible_columns(view: TableView, table: Table) -> tuple[str, ...]:
-    """The columns a question may name, in the view's order; the one that names the unit only if the view shows it."""
+    """Return the columns that a query may name, in the view's order; the unit's only if the view shows it."""
     return tuple(relation(view, table, _public_facts(table)).columns)
 
 
 def visible_schema(schema: Schema, views: Mapping[str, TableView] | None) -> Schema:
-    """The schema as a person sees it: their tables, their columns, and what is public of a transformed column.
+    """Return the schema as a user sees it: their tables, their columns, and public facts of transformed columns.
 
-    Every private table keeps a unit. Where the view hides the column that names it, the unit's own public word stands
-    in its place; rules for synthetic rows that speak of hidden or transformed columns are left out.
+    Every private table keeps a unit. Where the view hides the column that names it, the unit's own public word replaces
+    it; rules for synthetic rows that name hidden or transformed columns are left out.
     """
     if views is None:
         return schema
@@ -162,7 +162,7 @@ def visible_schema(schema: Schema, views: Mapping[str, TableView] | None) -> Sch
 
 
 def problems(views: Mapping[str, TableView], schema: Schema) -> Iterator[tuple[str, str]]:
-    """What is wrong with a role's views under this schema: the table's name, and a sentence with the way out."""
+    """Return the problems of a role's views under this schema: the table's name, and a message with the way out."""
     names = {name.lower(): table for name, table in schema.tables.items()}
     for name, view in views.items():
         table = names.get(name.lower())
@@ -179,14 +179,14 @@ def problems(views: Mapping[str, TableView], schema: Schema) -> Iterator[tuple[s
 
 
 def work_of(view: TableView, table: Table) -> int:
-    """How many categories a view's rules go over: what is public of a rule is worked out value by value."""
+    """Return how many categories a view's rules evaluate: a rule's public facts are computed value by value."""
     sizes = {name.lower(): len(column.categories or ()) for name, column in table.columns.items()}
     texts = [*([view.rows] if view.rows is not None else []), *view.transforms.values()]
     return sum(sizes.get(node.name.lower(), 0) for text in texts for node in expression(text).find_all(exp.Column))
 
 
 def tables_in(sql: str, schema: Schema) -> frozenset[str]:
-    """Every table of the schema that a question names, also where a WITH hides it: rather one too many.
+    """Return every table of the schema that a query names, even if a WITH hides it: an over-estimate.
 
     Raises:
         QueryRefused: it cannot be read.
@@ -200,7 +200,7 @@ def tables_in(sql: str, schema: Schema) -> frozenset[str]:
     return frozenset(name for name in schema.tables if name.lower() in named)
 
 
-@lru_cache(maxsize=1024)  # every decision asks, and rules rarely change
+@lru_cache(maxsize=1024)  # every decision needs it, and rules rarely change
 def _named(text: str) -> frozenset[str]:
     return frozenset(node.name for node in expression(text).find_all(exp.Placeholder))
 
@@ -227,12 +227,12 @@ def _shown(name: str, transform: str | None) -> Any:
 
 
 def _public_facts(table: Table) -> SourceRows:
-    """A table's relation for checks: what is public of it, and no engine behind it."""
+    """Return a table's relation for checks: public facts only, without an engine."""
     return base_rows(table, exp.select("*").from_("nothing"))
 
 
 def shows_all(view: TableView, table: Table) -> bool:
-    """Whether a view shows a table as it is: every row, every column, the unit's too, and nothing made coarser."""
+    """Return True if a view shows a table unchanged: every row and column, the unit's too, without transforms."""
     if view.rows is not None or view.transforms:
         return False
     known = {name.lower() for name in (*([table.unit] if table.unit else []), *table.columns)}
@@ -240,7 +240,7 @@ def shows_all(view: TableView, table: Table) -> bool:
 
 
 def _visible_table(table: Table, view: TableView, unit: str) -> Table:
-    """A table as it is seen. It keeps a unit: a private table without one would be taken to protect rows."""
+    """Return a table as it is seen. It keeps a unit: a private table without one would be taken to protect rows."""
     rows = relation(view, table, _public_facts(table))
     changed = {name.lower() for name in view.transforms}
     columns = {
@@ -256,7 +256,7 @@ def _visible_table(table: Table, view: TableView, unit: str) -> Table:
 
 
 def _free(name: str, columns: Iterable[str]) -> str:
-    """A name that no visible column has. It must not depend on those that are hidden."""
+    """Return a name that no visible column has. It must not depend on hidden ones."""
     taken = {one.lower() for one in columns}
     while name.lower() in taken:
         name += "_id"
@@ -264,7 +264,7 @@ def _free(name: str, columns: Iterable[str]) -> str:
 
 
 def _described(name: str, term: Expression) -> Column:
-    """A transformed column as a schema would describe it."""
+    """Describe a transformed column as a schema would."""
     if term.type == "text":
         return Column(name, "text", categories=_texts(term.values), nullable=term.nullable)
     if term.low is None or term.high is None or term.low >= term.high or term.type not in ("integer", "real"):

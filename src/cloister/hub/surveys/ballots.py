@@ -1,11 +1,11 @@
-"""Invitations, and ballots made from them: who was invited answers once, and nobody can tell which answer is theirs.
+"""Invitations and ballots: each invited respondent answers once, and no answer can be linked to them.
 
-    a link with a secret ──► the device makes a ballot, blinds it ──► we sign it without seeing it ──► the device
+    a link with a secret ──► the device makes a ballot, blinds it ──► the hub signs it unseen ──► the device
     unblinds it ──► reports are sent with the ballot, without the link
 
-We know that an invitation got a ballot, and that a ballot is one of ours; not which belongs to which (RFC 9474, see
-vault/blind.py). The key is one for all who answer this wave, and its fingerprint stands in every link: a key made for
-one person would tell them apart. Every wave has a key and links of its own, or a ballot could be kept for the next.
+The hub knows that an invitation got a ballot, and that a ballot is one of its own; not which belongs to which (RFC
+9474, see vault/blind.py). One key serves all respondents of a wave, and its fingerprint is in every link: a separate
+key would identify a respondent. Every wave has its own key and links, or a ballot could be kept for the next.
 """
 
 import hashlib
@@ -31,16 +31,16 @@ _MOST = 100_000
 
 
 def give_key(hub: "Hub", survey: Survey) -> None:
-    """Make the key of this wave; its secret half is sealed by the master key."""
+    """Create the key of this wave; the master key seals its secret half."""
     key = BlindKey.create()
     survey.ballot_key = hub.keys.seal(key.to_bytes(), _label(survey.name))
     survey.ballot_public = key.public()
 
 
 def invite(hub: "Hub", session: Session, survey: Survey, count: int) -> list[str]:
-    """New links, shown once: only their hashes are kept, and not for whom they are.
+    """Create links, shown once: only their hashes are stored, and not for whom they are.
 
-    The secret stands behind the `#`, which browsers do not send when they open a page.
+    The secret follows the `#`, which browsers do not send when they open a page.
     """
     if not survey.invited or survey.state != "open":
         raise NotNow("links are made for an open survey that asks for invitations.")
@@ -57,7 +57,7 @@ def invite(hub: "Hub", session: Session, survey: Survey, count: int) -> list[str
 
 
 def invitations(session: Session, survey: Survey, step: int = 1) -> tuple[int, int]:
-    """How many were invited to this wave, and how many of them got their ballot, rounded down to whole steps."""
+    """Return how many were invited to this wave, and how many got their ballot, rounded down to whole steps."""
     here = (Invitation.survey_id == survey.id, Invitation.wave == survey.wave)
     mine = sa.select(sa.func.count()).select_from(Invitation).where(*here)
     got = mine.where(Invitation.blinded != "")
@@ -65,13 +65,13 @@ def invitations(session: Session, survey: Survey, step: int = 1) -> tuple[int, i
 
 
 def sign(hub: "Hub", survey: Survey, secret: str, blinded: bytes) -> bytes:
-    """The blind signature on a ballot that we cannot see; one for each invitation.
+    """Sign a blinded ballot; one for each invitation.
 
-    Asking again with the same blinded ballot gets the same signature: a line may have broken.
+    A repeated request with the same blinded ballot gets the same signature: the connection may have failed.
 
     Raises:
-        BadForm: this is no blinded ballot; the link stays good.
-        Denied: the link is not one of this wave's, or got another ballot already: which, is not said.
+        BadForm: this is no blinded ballot; the link stays valid.
+        Denied: the link is not one of this wave's, or got another ballot already: the two are not distinguished.
     """
     modulus, _ = public_numbers(survey.ballot_public or {})
     if len(blinded) != (modulus.bit_length() + 7) // 8 or not 0 < int.from_bytes(blinded, "big") < modulus:
@@ -80,14 +80,14 @@ def sign(hub: "Hub", survey: Survey, secret: str, blinded: bytes) -> bytes:
     mine = (Invitation.id == digest(secret), Invitation.survey_id == survey.id, Invitation.wave == survey.wave)
     first = sa.update(Invitation).where(*mine, Invitation.blinded.in_(("", mark))).values(blinded=mark)
     with hub.database.writing() as session:
-        taken = session.connection().execute(first).rowcount  # of two who ask at once, one finds it taken
+        taken = session.connection().execute(first).rowcount  # of two concurrent requests, one finds it taken
     if taken != 1:
         raise Denied("this link is wrong, or was used on another device. Ask whoever invited you for a new one.")
     return _key(hub, survey.name, survey.ballot_key or b"").sign(blinded)
 
 
 def accept(survey: Survey, told: Any) -> str | None:
-    """The place of a submission with this ballot; None if the ballot is not one that we signed for this wave."""
+    """Return the id of a submission with this ballot; None if the ballot was not signed for this wave."""
     if not isinstance(told, dict) or set(told) != {"message", "signature"} or survey.ballot_public is None:
         return None
     message, signature = unpack(told["message"]), unpack(told["signature"])

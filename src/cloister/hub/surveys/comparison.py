@@ -1,7 +1,7 @@
-"""A survey beside a central release: the same question answered by noise on devices, and by noise at a curator's.
+"""Comparison of a survey question, with noise from devices, and a central release, with noise from the hub.
 
-A finished query that counts people by one column fits a question if every choice is one of its groups. Both become
-shares with intervals. They are about different people, protected in different ways; the page says so.
+A finished query that counts people by one column fits a question if every choice is one of its groups. Both are
+converted to shares with intervals. They cover different people, protected in different ways; the page says so.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,9 +32,9 @@ class ComparedResult:
     """Shares of the same choices from one source.
 
     Attributes:
-        source: what it is called in the chart.
+        source: the label in the chart.
         shares: for each choice: value, low, high.
-        n: about how many people it speaks of; None where that is not public.
+        n: the approximate number of people; None where that is not public.
     """
 
     source: str
@@ -43,14 +43,14 @@ class ComparedResult:
 
 
 def fitting(session: Session, person: Person, found: QuestionResult) -> list[Job]:
-    """The person's finished queries that count by one column whose groups are the question's choices."""
+    """Return the user's finished queries that count by one column whose groups are the question's choices."""
     if found.question.kind != "choice":
         return []
     done = sa.select(Job).where(Job.person_id == person.id, Job.kind == "query", Job.state == "done")
     fits = []
     for job in list(session.scalars(done.order_by(Job.id.desc()).limit(_MOST_JOBS))):
         if not _may_fit(str(job.parameters.get("sql", ""))):
-            continue  # without looking at its result, which may be large
+            continue  # without loading its result, which may be large
         result = result_of(session, job)
         session.expunge(job)
         job.result = result
@@ -60,17 +60,17 @@ def fitting(session: Session, person: Person, found: QuestionResult) -> list[Job
 
 
 def _may_fit(sql: str) -> bool:
-    """Whether a question counts by one column; from its text alone."""
+    """Return True if a query counts by one column; from its text alone."""
     try:
         (tree,) = parse(sql)[1]
-    except Exception:  # what a parser trips over is no question that was answered
+    except Exception:  # a text that cannot be parsed was never answered
         return False
     group = tree.args.get("group")
     return group is not None and len(group.expressions) == 1 and any(True for _ in tree.find_all(exp.Count))
 
 
 def share_of(job: Job, choices: Sequence[str]) -> dict[str, tuple[float, float, float]] | None:
-    """The shares of the choices among all that were counted in them; None if the query does not fit."""
+    """Return the shares of the choices among all that were counted in them; None if the query does not fit."""
     result = job.result or {}
     columns, rows = result.get("columns", []), result.get("rows", [])
     groups = [place for place, one in enumerate(columns) if not one.get("number")]
@@ -93,10 +93,10 @@ def share_of(job: Job, choices: Sequence[str]) -> dict[str, tuple[float, float, 
 
 
 def _counts(sql: str, column: str, alone: bool) -> bool:
-    """Whether a column of an answer is a count; one without a name is, if it is the only number."""
+    """Return True if a column of an answer is a count; an unnamed one is, if it is the only number."""
     try:
         (tree,) = parse(sql)[1]
-    except Exception:  # what a parser trips over is no question that was answered
+    except Exception:  # a text that cannot be parsed was never answered
         return False
     for place, one in enumerate(tree.selects if isinstance(tree, exp.Select) else ()):
         named = one.alias_or_name or f"column_{place}"
@@ -107,7 +107,7 @@ def _counts(sql: str, column: str, alone: bool) -> bool:
 
 
 def _shares(counts: Mapping[str, Mapping[str, Any]], confidence: float) -> dict[str, tuple[float, float, float]] | None:
-    """Counts with intervals to shares with intervals, by the delta method: noise of the total moves all of them."""
+    """Convert counts with intervals to shares with intervals, by the delta method: the total's noise affects all."""
     reach = NormalDist().inv_cdf(0.5 + confidence / 2)
     told = {}
     for name, cell in counts.items():
@@ -131,7 +131,7 @@ def _shares(counts: Mapping[str, Mapping[str, Any]], confidence: float) -> dict[
 def both(
     session: Session, person: Person, found: QuestionResult, number: int
 ) -> tuple[Job, ComparedResult, ComparedResult]:
-    """A question and one of the person's queries, side by side.
+    """Return a question and one of the user's queries, side by side.
 
     Raises:
         NotHere: there is no such query of theirs, or it does not fit.

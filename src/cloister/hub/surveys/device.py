@@ -1,6 +1,6 @@
-"""Respondents' devices in Python: what a browser does, for scripts, rehearsals and tests.
+"""Respondents' devices in Python: the browser's part, for scripts, rehearsals and tests.
 
-The noise is drawn here, by the caller's machine: whoever calls this knows the true answers.
+The noise is drawn here, on the caller's machine: the caller knows the true answers.
 """
 
 import json
@@ -27,20 +27,20 @@ def submissions(
     ballots: Sequence[Mapping[str, str]] | None = None,
     source: Source | None = None,
 ) -> list[bytes]:
-    """What the devices of these people send.
+    """Return the submissions of these people's devices.
 
     Args:
-        told: the survey, as /s/NAME/survey.json tells it.
-        people: for each the answers, {question: (answer, name of the level)}; a question that is not there is skipped.
-        ballots: one for each person, where the survey asks for them.
-        source: where random bits come from; the operating system unless given. Seeded reports are refused by a hub.
+        told: the survey, as /s/NAME/survey.json gives it.
+        people: the answers of each, {question: (answer, name of the level)}; a missing question is skipped.
+        ballots: one for each person, where the survey requires them.
+        source: the source of random bits; the operating system unless given. A hub refuses seeded reports.
 
     Raises:
-        BadInput: a question's mechanism costs more than the level that it is told with.
+        BadInput: a question's mechanism costs more than its stated level.
 
     Privacy: costs each person the sum of the levels chosen, at every call. It has no memory: in a survey that is asked
-        again, a second call for the same people draws all noise anew and costs as much again. What keeps the promise of
-        a price for life is a wallet, `cloister.local.Wallet` or the browser's.
+        again, a second call for the same people draws all noise anew and costs as much again. Only a wallet
+        (`cloister.local.Wallet` or the browser's) keeps the cost for life.
     """
     envelopes: list[list[str]] = [[] for _ in people]
     for one in told["questions"]:
@@ -65,10 +65,10 @@ def submissions(
 
 
 def _levels(asked: SurveyQuestion, question: Question) -> list[tuple[PrivacyLevel, Oracle]]:
-    """Each level that was told, with its mechanism; both are sorted by epsilon.
+    """Return each level with its mechanism; both are sorted by epsilon.
 
     Raises:
-        BadInput: a mechanism costs more than its level says. The noise would be less than what the person chose.
+        BadInput: a mechanism costs more than its level says. The noise would be less than the person's choice.
     """
     if len(asked.levels) != len(question.levels):
         raise BadInput(f"{asked.id} is told with other levels than its mechanisms have. Do not answer it.")

@@ -1,4 +1,4 @@
-"""A draft as it is composed: questions added, changed, moved and taken out, and what error to expect of them."""
+"""Drafts: questions added, changed, moved and removed, and their expected errors."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["MOVES", "NEAR", "address_of", "begin", "expected", "move", "name_of", "put", "remove"]
 
 MOVES = {"up": -1, "down": 1}
-NEAR = 0.03  # an error of 3 percentage points: what most polls promise
+NEAR = 0.03  # an error of 3 percentage points, as in most polls
 _REACH = NormalDist().inv_cdf(0.975)
 # fmt: off
 _SMALL = frozenset((
@@ -31,14 +31,14 @@ _SMALL = frozenset((
 
 
 def begin(hub: "Hub", session: Session, owner: Person, name: str, facts: Mapping[str, Any]) -> Survey:
-    """A new draft; see `survey.create`."""
+    """Create a draft; see `survey.create`."""
     if name == "new":  # where the form for a new one is
         raise BadForm("a survey cannot be called new. Choose another name.")
     return create(hub, session, owner, name, facts)
 
 
 def put(hub: "Hub", session: Session, survey: Survey, told: Mapping[str, Any], instead_of: str = "") -> SurveyQuestion:
-    """Add a question at the end, or put it in another one's place. Without a name of its own it gets one.
+    """Add a question at the end, or replace one. Without a name it gets one.
 
     Raises:
         BadForm: what is wrong with it.
@@ -56,7 +56,7 @@ def put(hub: "Hub", session: Session, survey: Survey, told: Mapping[str, Any], i
 
 
 def move(hub: "Hub", session: Session, survey: Survey, question: str, where: str) -> None:
-    """One place up or down; at the end it stays."""
+    """Move a question up or down by one; at the end it stays."""
     if where not in MOVES:
         raise BadForm("a question is moved up or down.")
     asked, place = list(survey.asked), _place(survey, question)
@@ -66,14 +66,14 @@ def move(hub: "Hub", session: Session, survey: Survey, question: str, where: str
 
 
 def remove(hub: "Hub", session: Session, survey: Survey, question: str) -> None:
-    """Take a question out."""
+    """Remove a question."""
     asked, place = list(survey.asked), _place(survey, question)
     del asked[place]
     change(hub, session, survey, {"asked": asked})
 
 
 def name_of(text: str, taken: set[str]) -> str:
-    """A short name for a question, from the first words that say something.
+    """Return a short name for a question, from its first significant words.
 
     >>> name_of("Do you smoke?", {"q"}), name_of("Do you smoke?", {"smoke"}), name_of("什么", set())
     ('smoke', 'smoke_2', 'question')
@@ -84,7 +84,7 @@ def name_of(text: str, taken: set[str]) -> str:
 
 
 def address_of(title: str) -> str:
-    """A name for a survey's page, from its title.
+    """Return a name for a survey's page, from its title.
 
     >>> address_of("Sleep and work, 2026")
     'sleep-and-work-2026'
@@ -100,9 +100,9 @@ def _place(survey: Survey, question: str) -> int:
 
 
 def expected(asked: SurveyQuestion, people: int, lasting: bool = False) -> list[dict[str, Any]]:
-    """What to expect of each level if all of so many people choose it: for pages and programs.
+    """Return the expected error of each level if all respondents choose it, for pages and programs.
 
-    Privacy: looks at public facts alone.
+    Privacy: uses public facts alone.
     """
     number = asked.type == "number"
     told = []
@@ -132,7 +132,7 @@ def expected(asked: SurveyQuestion, people: int, lasting: bool = False) -> list[
 
 
 def _needed(people: int, margin: float) -> int:
-    """How many people bring the margin down to three percentage points: it shrinks with their square root."""
+    """Return how many respondents give a margin of three percentage points: it shrinks with their square root."""
     exact = people * (margin / NEAR) ** 2
     step = 10 ** max(0, len(str(int(exact))) - 2)
     return int(-(-exact // step) * step)

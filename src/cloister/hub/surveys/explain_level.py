@@ -1,8 +1,8 @@
-"""What a level tells about an answer, in plain words that are computed from the mechanism itself.
+"""Explanation of a level in plain words, computed from its mechanism.
 
 Two sentences for every level: how a report is made, with the mechanism's own probabilities; and a bound that holds
-whatever is sent. Somebody who held a fact about an answer for as likely as not can, after a report of epsilon, be sure
-of it to at most e^epsilon / (1 + e^epsilon): Bayes' rule, with a likelihood ratio of at most e^epsilon.
+whatever is sent. A reader who held a fact about an answer for as likely as not can, after a report of epsilon, be
+sure of it to at most e^epsilon / (1 + e^epsilon): Bayes' rule, with a likelihood ratio of at most e^epsilon.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,15 +22,15 @@ __all__ = ["LevelExplanation", "sure", "told"]
 
 @dataclass(frozen=True, slots=True)
 class LevelExplanation:
-    """A level as the page shows it.
+    """Level as the page shows it.
 
     Attributes:
         level: as envelopes name it: the epsilon of one report, exact.
-        name: in words.
-        price: what the wallet is charged, exact: for life where answers are memoised.
-        cost: the same for people.
+        name: the name in words.
+        price: the exact charge to the wallet: for life where answers are memoised.
+        cost: the price as readable text.
         way: how a report is made.
-        bound: what nobody can learn.
+        bound: the bound on what can be learned.
     """
 
     level: str
@@ -42,12 +42,12 @@ class LevelExplanation:
 
 
 def told(asked: SurveyQuestion, question: Question, words: Words) -> tuple[LevelExplanation, ...]:
-    """Every level of a question, the most private first.
+    """Explain every level of a question, the most private first.
 
     Args:
-        asked: as it was composed.
+        asked: the question as it was composed.
         question: its mechanisms, as they were fixed when the survey opened.
-        words: in which language.
+        words: the texts of a language.
     """
     found = []
     for level, mechanism in zip(asked.levels, question.levels, strict=True):
@@ -68,13 +68,13 @@ def told(asked: SurveyQuestion, question: Question, words: Words) -> tuple[Level
 
 
 def lifetime(mechanism: Oracle) -> Fraction:
-    """What all reports ever made from one answer cost together; of a mechanism without memory, what one costs."""
+    """Return the cost of all reports ever made from one answer; without memoisation, the cost of one."""
     kept = getattr(mechanism, "lifetime", None)
     return Fraction(kept.amount) if kept is not None else mechanism.epsilon
 
 
 def sure(epsilon: Fraction) -> int:
-    """Of how many per cent somebody can become sure who began with 50: rounded up, since less would be false."""
+    """Return the certainty in per cent that a reader who began with 50 can reach: rounded up to stay a bound."""
     odds = exp(epsilon)
     return min(ceil(100 * odds / (1 + odds)), 100)
 
@@ -118,6 +118,6 @@ _FACTS: Final[Mapping[str, Callable[[Oracle], tuple[float, int] | None]]] = {
 
 
 def _rounded(value: float) -> tuple[float, int]:
-    """To two figures: an error of an error means little."""
+    """Round to two digits: an error of an error means little."""
     places = 1 - int(log10(value) // 1) if value > 0 else 0
     return round(value, places), max(places, 0)

@@ -1,7 +1,7 @@
-"""What leaves with the researcher: reports without names, estimates with their errors, and a signed receipt of both.
+"""Exports for the researcher: reports without names, estimates with their errors, and a signed receipt of both.
 
-Rows of reports lie in the order of a hash, as in the store: who answered when is not known. They are reports, so
-whoever has the file learns no more of a person than the collector did.
+Reports are in the order of a hash, as in the database: the order of arrival is not known. A reader of the file learns
+no more about a respondent than the collector did.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ Table = tuple[list[str], list[list[object]]]
 
 
 def reports_json(survey: Survey, results: Results) -> dict[str, Any]:
-    """Every report of a wave, with what is needed to rebuild its envelope: see `survey_wire.envelopes`."""
+    """Return every report of a wave, with what is needed to rebuild its envelope: see `survey_wire.envelopes`."""
     return {
         "form": REPORTS,
         "survey": survey.name,
@@ -39,9 +39,9 @@ def reports_json(survey: Survey, results: Results) -> dict[str, Any]:
 
 
 def reports_table(survey: Survey, results: Results) -> Table:
-    """Every report of a wave for a spreadsheet, one row a person: the level's name, and the report in hexadecimal.
+    """Return every report of a wave for a spreadsheet, one row per respondent: level name, and report in hexadecimal.
 
-    Base64 may begin like a formula, and `1/2` reads like a date: a spreadsheet would spoil both.
+    Base64 may begin like a formula, and `1/2` looks like a date: a spreadsheet would change both.
     """
     asked = asked_of(survey)
     names = {name: found.level_names for name, found in results.found.items()}
@@ -57,7 +57,7 @@ def reports_table(survey: Survey, results: Results) -> Table:
 
 
 def estimates_table(results: Results) -> Table:
-    """Every estimate of a wave: one row a value, and one more for the mean of a scale."""
+    """Return every estimate of a wave: one row per value, and one more for the mean of a scale."""
     rows: list[list[object]] = []
     for found in results.found.values():
         told = found.rows()
@@ -71,9 +71,9 @@ def estimates_table(results: Results) -> Table:
 
 
 def analysis(hub: "Hub", survey: Survey, results: Results) -> dict[str, Any]:
-    """A signed receipt of the analysis: what was computed, from which reports, and what came out.
+    """Sign a receipt of the analysis: the method, the reports, and the results.
 
-    Whoever has the reports (an export) and the survey's questions can compute the same: nothing in it is by chance.
+    It can be recomputed from the reports (an export) and the survey's questions: nothing in it is random.
     """
     facts = {
         "survey": survey.name,
@@ -93,7 +93,7 @@ def analysis(hub: "Hub", survey: Survey, results: Results) -> dict[str, Any]:
 
 
 def text_of(told: Mapping[str, Any]) -> bytes:
-    """As a file."""
+    """Return the text of a file."""
     return json.dumps(told, allow_nan=False).encode()
 
 
@@ -111,7 +111,7 @@ def _published(results: Results) -> dict[str, str] | None:
 
 
 def _estimates(question: str, reports: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Numbers as text: a float has no single spelling, and a signature needs one."""
+    """Return numbers as text: a signature needs a unique form, which floats do not have."""
     values = [{key: _text(value) if isinstance(value, float) else value for key, value in row.items()} for row in rows]
     return {"question": question, "reports": reports, "values": values}
 

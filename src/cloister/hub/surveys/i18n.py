@@ -1,7 +1,7 @@
-"""What the respondent's page says, in four languages: messages/*.json, one key a sentence.
+"""Texts of the respondent's page, in four languages: messages/*.json, one key per sentence.
 
-A text may hold places, `{left}`, and come in two forms for one and for several, `rounds.one` and `rounds.other`. Keys
-that begin with `device.` are also said by the page's scripts, which fill them in the same way.
+A text may hold placeholders, `{left}`, and have two forms for one and for several, `rounds.one` and `rounds.other`.
+Keys that begin with `device.` are also used by the page's scripts, which fill them in the same way.
 """
 
 import json
@@ -30,7 +30,7 @@ _MARKS: Final[Mapping[str, tuple[str, str]]] = {  # between thousands, before de
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The words of one language.
+    """Texts of one language.
 
     Attributes:
         language: en, de, es or fr.
@@ -44,39 +44,39 @@ class Words:
     texts: Mapping[str, str]
 
     def say(self, key: str, **values: object) -> str:
-        """A sentence, its places filled. A place without a value is a mistake, and fails."""
+        """Return a sentence with its placeholders filled. A missing value is a mistake, and fails."""
         return PLACE.sub(lambda place: str(values[place[1]]), self.texts[key])
 
     def count(self, key: str, n: int, **values: object) -> str:
-        """A sentence in the form that a language has for so many; `{n}` is the number."""
+        """Return a sentence in the language's form for this number; `{n}` is the number."""
         one = n in (0, 1) if self.language == "fr" else n == 1
         return self.say(f"{key}.{'one' if one else 'other'}", n=self.number(n), **values)
 
     def number(self, value: float, places: int = 2) -> str:
-        """A number as it is written in this language, with at most so many decimals."""
+        """Format a number in this language, with at most this many decimals."""
         text = f"{value:,.{places}f}"
         text = text.rstrip("0").rstrip(".") if "." in text else text
         thousands, decimals = _MARKS[self.language]
         return text.translate({ord(","): thousands, ord("."): decimals})
 
     def moment(self, seconds: float) -> str:
-        """A day and an hour: 1 March 2026, 23:59 UTC."""
+        """Format a day and an hour: 1 March 2026, 23:59 UTC."""
         when = datetime.fromtimestamp(seconds, UTC)
         day = self.texts["date.first"] if when.day == 1 else str(when.day)
         return self.say("date", day=day, month=self.texts[f"month.{when.month}"], year=when.year, time=f"{when:%H:%M}")
 
     def level(self, name: str) -> str:
-        """A level's name: translated if it is one of ours, else as the survey calls it."""
+        """Return a level's name: translated if it is one of ours, else as the survey has it."""
         return self.texts.get(f"level.{name}", name)
 
     def for_device(self) -> dict[str, str]:
-        """What the page's scripts say."""
+        """Return the texts of the page's scripts."""
         return {key: text for key, text in self.texts.items() if key.startswith("device.")}
 
 
 @cache
 def words_in(language: str) -> Words:
-    """The words of a language.
+    """Return the texts of a language.
 
     Raises:
         BadInput: there are none.
@@ -88,12 +88,12 @@ def words_in(language: str) -> Words:
 
 
 def choose(asked: str, accepted: str, otherwise: str) -> str:
-    """Which language to speak.
+    """Choose a language.
 
     Args:
-        asked: what the address asks for, or nothing.
+        asked: the language in the address, or nothing.
         accepted: the browser's Accept-Language.
-        otherwise: the survey's own.
+        otherwise: the survey's own language.
 
     >>> choose("", "it, fr-CH;q=0.8, en;q=0.3", "de")
     'fr'

@@ -1,12 +1,12 @@
-"""Submissions as they arrive: checked, counted if bad, on disk before they are acknowledged.
+"""Intake of submissions: checked, counted if invalid, durable before they are acknowledged.
 
     bytes ──► well formed? ──► envelopes of this survey? ──► ballot? ──► batch ──► one transaction ──► signed receipt
 
-Many wait for one trip to the disk: while a batch is written, the next one gathers. A submission that arrives twice is
-kept once and acknowledged twice, so that a device whose line broke can send again.
+Submissions are written in batches: while one is written, the next one gathers. A submission that arrives twice is
+stored once and acknowledged twice, so that a device can send again after a failed connection.
 
 A submission is JSON: {"version": 1, "wave": 1, "reports": [envelope, …], "ballot": {"message": …, "signature": …}}, the
-ballot only where people are invited. Its place is the SHA-256 of the ballot's message, or of the envelopes.
+ballot only where respondents are invited. Its id is the SHA-256 of the ballot's message, or of the envelopes.
 """
 
 import asyncio
@@ -37,19 +37,19 @@ __all__ = ["MOST_BYTES", "Intake", "SentReports", "read"]
 
 _LOG = logging.getLogger("cloister.hub.surveys")
 MOST_BYTES = 512 * 1024
-_KNOWN_S = 1.0  # for how long a survey is remembered; the transaction looks again whether it is open
+_KNOWN_S = 1.0  # how long a survey is cached; the transaction checks again that it is open
 _WAITING = 2000  # beyond this many in the queue of one process, devices are asked to come back
 
 
 @dataclass(frozen=True, slots=True)
 class SentReports:
-    """A submission that may be kept.
+    """Submission that may be stored.
 
     Attributes:
-        id: its place.
+        id: its id in the database.
         reports: canonical JSON, {question: [level, report]}.
         digest: SHA-256 of the envelopes, for the receipt.
-        levels: what the respondent chose, by question.
+        levels: the respondent's levels, by question.
     """
 
     id: str
@@ -59,7 +59,7 @@ class SentReports:
 
 
 class BadSubmission(ValueError):
-    """A submission that is refused and counted; `reason` is one of few words."""
+    """Raised for a submission that is refused and counted; `reason` is one of few words."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"these reports were not taken ({reason}). Load the page again, then answer again.")
@@ -67,7 +67,7 @@ class BadSubmission(ValueError):
 
 
 def read(survey: Survey, raw: bytes) -> SentReports:
-    """A submission from its bytes.
+    """Read a submission from its bytes.
 
     Raises:
         BadSubmission: why not. The reason depends on the form of the reports alone.
@@ -117,7 +117,7 @@ def _ballot(survey: Survey, told: Any) -> str:
 
 
 class Intake:
-    """Takes submissions of all surveys, in one process. Its methods are called from the event loop."""
+    """Intake of submissions for all surveys, in one process. Its methods are called from the event loop."""
 
     def __init__(self, hub: "Hub") -> None:
         self.hub = hub
@@ -127,7 +127,7 @@ class Intake:
         self._known: dict[str, tuple[float, Survey]] = {}
 
     async def take(self, name: str, raw: bytes) -> dict[str, Any]:
-        """Keep a submission; its signed receipt, when it is on disk.
+        """Store a submission; return its signed receipt when it is durable.
 
         Raises:
             BadSubmission: refused, and counted.
@@ -153,7 +153,7 @@ class Intake:
         return proof.issue(proof.TAKEN, facts, self.hub.key)
 
     async def survey(self, name: str) -> Survey:
-        """The survey, at most a second old."""
+        """Return the survey, at most a second old."""
         found = self._known.get(name)
         if found is None or now() - found[0] > _KNOWN_S:
             survey = await asyncio.get_running_loop().run_in_executor(None, self._find, name)
@@ -163,7 +163,7 @@ class Intake:
     def _find(self, name: str) -> Survey:
         with self.hub.database.reading() as session:
             found = find(session, name)
-        # Certifying every mechanism takes seconds: here, in a thread of its own, and not in the event loop later.
+        # Certifying every mechanism takes seconds: here, in a thread, and not later in the event loop.
         collection(found)
         asked_of(found)
         return found
@@ -186,7 +186,7 @@ class Intake:
                 try:
                     verdicts = await loop.run_in_executor(self._writer, self._write, [one[:3] for one in batch])
                 except Exception as error:
-                    # Only its type: the text of a database's error may hold what was to be written.
+                    # Only its type: the text of a database error may hold the data to be written.
                     _LOG.error("reports could not be kept", extra={"facts": {"error": type(error).__name__}})
                     failed = StoreFailed("the reports could not be kept. Your device tries again in a moment.")
                     for *_, done in batch:
@@ -200,7 +200,7 @@ class Intake:
             self._busy = False
 
     def _write(self, batch: list[tuple[int, int, SentReports | str]]) -> list[str]:
-        """One transaction for all of them: all or nothing."""
+        """Write all of them in one transaction."""
         with self.hub.database.writing() as session:
             connection = session.connection()
             insert: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert

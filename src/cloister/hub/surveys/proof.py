@@ -1,4 +1,4 @@
-"""Signed receipts of a survey: for a respondent, that reports were taken; for a reader, what an analysis said."""
+"""Signed receipts of a survey: for a respondent, of their reports; for a reader, of an analysis."""
 
 import json
 from datetime import UTC, datetime
@@ -12,17 +12,17 @@ __all__ = ["ANALYSIS", "TAKEN", "issue", "verify"]
 
 TAKEN = "cloister-survey-taken/1"
 ANALYSIS = "cloister-survey-analysis/1"
-_PURPOSE = b"cloister survey\n"  # a signature under one kind of text never fits another
+_PURPOSE = b"cloister survey\n"  # a signature of one kind is never valid for another
 
 
 def issue(form: str, facts: dict[str, Any], key: SigningKey) -> dict[str, Any]:
-    """Sign facts; the form and the day are added here. Not the time: it could be compared with somebody's clock."""
+    """Sign facts; the form and the day are added. Not the time, which could identify a respondent."""
     body = {**facts, "form": form, "day": datetime.now(UTC).date().isoformat()}
     return {"receipt": body, "signature": key.sign(_PURPOSE + canonical(body))}
 
 
 def verify(text: str | bytes, key: PublicKey | str) -> dict[str, Any]:
-    """The facts of a receipt, if the holder of this key signed exactly them.
+    """Return the facts of a receipt, if the holder of this key signed exactly them.
 
     Raises:
         ReceiptRejected: anything else.

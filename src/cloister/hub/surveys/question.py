@@ -1,4 +1,4 @@
-"""A question as a researcher composes it, and the mechanism it becomes at each level.
+"""Question as a researcher composes it, and its mechanism at each level.
 
 type      a person answers with          becomes
 yes_no    yes or no                      a choice of two
@@ -30,12 +30,12 @@ Type = Literal["yes_no", "choice", "choices", "scale", "date", "number"]
 TYPES: tuple[Type, ...] = get_args(Type)
 PERIODS = ("day", "week", "month", "quarter", "year")
 MOST_OPTIONS = 400
-_LEAST_EPSILON, _MOST_EPSILON = Fraction(1, 1000), 50  # beyond, floats cannot tell the probabilities apart
+_LEAST_EPSILON, _MOST_EPSILON = Fraction(1, 1000), 50  # beyond this, floats cannot distinguish the probabilities
 _MOST_LEVELS = 6
 _MOST_DIGITS = 40  # of an epsilon as exact text: devices refuse what is much longer
-_EXACT = 2**53 - 1  # the largest whole number that a browser's numbers hold for certain
+_EXACT = 2**53 - 1  # the largest whole number that a browser represents exactly
 _ID = re.compile(r"[a-z][a-z0-9_]{0,22}")
-# In a survey that is repeated, one report may cost this part of what a level costs for life.
+# In a repeated survey, one report may cost this part of a level's cost for life.
 _OF_A_LIFETIME = Fraction(3, 4)
 _NUMBERS: Mapping[str, Callable[..., Any]] = {"hybrid": local.Hybrid.for_loss, "piecewise": local.Piecewise.for_loss}
 MECHANISMS = ("direct-encoding", "unary-encoding", "local-hashing", "hadamard-response", "subset-selection", "hybrid",
@@ -55,13 +55,13 @@ LEVELS = (PrivacyLevel("strong", "1/2"), PrivacyLevel("medium", "1"), PrivacyLev
 
 @dataclass(frozen=True, slots=True)
 class ExpectedError:
-    """What to expect of one level.
+    """Expected error of one level.
 
     Attributes:
-        level: which.
+        level: the level.
         mechanism: its name.
         error: the expected standard error of a share (or of the mean, in its own unit) if all n choose this level.
-        bits: of one report.
+        bits: the size of one report.
         table: every candidate with its standard error and bits, best first.
     """
 
@@ -74,19 +74,19 @@ class ExpectedError:
 
 @dataclass(frozen=True, slots=True)
 class SurveyQuestion:
-    """A question: its words, its public domain, its levels.
+    """Question: its text, its public domain, its levels.
 
     Attributes:
         id: small letters, digits and underscores; unique in its survey.
         type: one of TYPES.
-        text: what is asked.
-        help: a sentence under it.
-        options: for choice and choices; for a scale what its two ends mean, or nothing.
-        most: how many options may be chosen, for choices.
+        text: the text of the question.
+        help: a sentence below it.
+        options: the options of choice and choices; for a scale the meaning of its two ends, or nothing.
+        most: the number of options that may be chosen, for choices.
         low, high: bounds of a number or scale; days as 2026-01-31 for a date.
         step: the period of a date.
-        unit: of a number, such as hours.
-        levels: what a respondent may choose from, besides skipping the question.
+        unit: the unit of a number, such as hours.
+        levels: the levels that a respondent may choose, besides skipping the question.
         mechanism: its name; empty for the one of least error at each level.
 
     >>> smoker = SurveyQuestion.read({"id": "smoker", "type": "yes_no", "text": "Do you smoke?"})
@@ -109,7 +109,7 @@ class SurveyQuestion:
 
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> "SurveyQuestion":
-        """From JSON or a form, checked.
+        """Read JSON or a form, and check it.
 
         Raises:
             BadForm: what is wrong with it, in one sentence.
@@ -133,7 +133,7 @@ class SurveyQuestion:
         return made
 
     def to_json(self) -> dict[str, Any]:
-        """As `read` takes it."""
+        """Return JSON as `read` takes it."""
         told = asdict(self)
         told["options"] = list(self.options)
         told["levels"] = [asdict(level) for level in self.levels]
@@ -154,11 +154,11 @@ class SurveyQuestion:
             raise BadForm("a number lies between two bounds, the lower one first.")
         if self.type == "number" and any(max(abs(end.numerator), end.denominator) > _EXACT for end in self.bounds):
             raise BadForm("a number's bounds have at most 15 digits: browsers read no more of them exactly.")
-        _certified(self)  # a mechanism that cannot serve it says so now
+        _certified(self)  # an unsuitable mechanism is refused here
 
     @property
     def bounds(self) -> tuple[Fraction, Fraction]:
-        """Of a number, public."""
+        """Return the public bounds of a number."""
         try:
             return rational(self.low, "low"), rational(self.high, "high")
         except BadInput:
@@ -166,7 +166,7 @@ class SurveyQuestion:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The values of a choice, by name; none for a number."""
+        """Return the values of a choice, by name; none for a number."""
         if self.type == "yes_no":
             return ("no", "yes")
         if self.type == "scale":
@@ -177,12 +177,12 @@ class SurveyQuestion:
         return self.options
 
     def question(self, survey: str, n: int, lasting: bool = False) -> Question:
-        """The same for device and collector: a mechanism for each level.
+        """Return a mechanism for each level, the same for device and collector.
 
         Args:
-            survey: the survey's name, with which the question's id begins: a wallet knows a question by its id.
-            n: how many people are expected.
-            lasting: whether the same people will be asked again: single choices are then memoised.
+            survey: the survey's name, with which the question's id begins: a wallet identifies a question by its id.
+            n: the expected number of respondents.
+            lasting: True if the same respondents will be asked again: single choices are then memoised.
         """
         try:
             made = [self._mechanism(level, n, lasting) for level in self.levels]
@@ -191,7 +191,7 @@ class SurveyQuestion:
             raise BadForm(f"{self.id}: {str(error).partition(': ')[2] or error}") from None
 
     def expected(self, n: int, lasting: bool = False) -> tuple[ExpectedError, ...]:
-        """For each level, the mechanism and the error to expect of n people who all choose it."""
+        """Return for each level the mechanism and the expected error if all n choose it."""
         found = []
         for level in self.levels:
             made = self._mechanism(level, n, lasting)
@@ -218,7 +218,7 @@ class SurveyQuestion:
             both = [local.Memoised.direct(size, lifetime=loss, report=report)]
             both.append(local.Memoised.unary(size, lifetime=loss, report=report))
             return min(both, key=lambda one: one.mse(n))
-        if self.type == "number":  # one mechanism for all levels, so that their reports can be weighed together
+        if self.type == "number":  # one mechanism for all levels, so that their reports can be weighted together
             return _NUMBERS[self.mechanism or "hybrid"](self.bounds, loss) if self._named(_NUMBERS) else _none(self)
         advice = self._candidates(level, n)
         if not self.mechanism:
@@ -230,7 +230,7 @@ class SurveyQuestion:
         return not self.mechanism or self.mechanism in known
 
     def at_place(self, place: int) -> "SurveyQuestion":
-        """Named by its place, if it has no name yet."""
+        """Return the question, named by its position if it has no name yet."""
         return self if self.id else replace(self, id=f"q{place}")
 
 
@@ -271,7 +271,7 @@ def _options(told: Any) -> tuple[str, ...]:
 
 
 def _levels(told: Any) -> tuple[PrivacyLevel, ...]:
-    """From a list of names and epsilons, or from lines like `strong 0.5`."""
+    """Read levels from a list of names and epsilons, or from lines like `strong 0.5`."""
     listed = [one.split() for one in told.splitlines() if one.strip()] if isinstance(told, str) else told
     levels = []
     for one in listed if isinstance(listed, Sequence) else ():
@@ -313,7 +313,7 @@ def _day(text: str) -> date:
 
 
 def period(day: date, step: str) -> str:
-    """The name of the period a day lies in; a device computes the same."""
+    """Return the name of the period of a day; a device computes the same."""
     if step == "week":
         return (day - timedelta(days=day.weekday())).isoformat()  # its Monday
     if step == "quarter":

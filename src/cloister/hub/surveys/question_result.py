@@ -1,4 +1,4 @@
-"""What is known about one question: estimates from all levels, the mean of a scale, what publishing it costs."""
+"""Result of one question: estimates from all levels, the mean of a scale, the privacy cost of publishing it."""
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ LINKED = 0.01  # below this, levels and answers may be linked
 
 @dataclass(frozen=True, eq=False)
 class QuestionResult:
-    """What is known about one question.
+    """Result of one question.
 
     Attributes:
         asked: the question as it was composed.
         question: its mechanisms.
-        people: how many took part in the wave.
-        finding: estimates; None if nobody answered.
-        by_people: the same with every level weighted by its people, where levels and answers may be linked.
-        mean: of a scale.
+        people: the number of respondents in the wave.
+        finding: estimates; None without answers.
+        by_people: the same with every level weighted by its respondents, where levels and answers may be correlated.
+        mean: the mean of a scale.
     """
 
     asked: SurveyQuestion
@@ -38,42 +38,42 @@ class QuestionResult:
 
     @property
     def n(self) -> int:
-        """How many answered."""
+        """Return how many answered."""
         return self.finding.raw.n if self.finding else 0
 
     @property
     def level_names(self) -> dict[str, str]:
-        """The name of each level, by the epsilon that a report carries: less than the level's, of a memoised answer."""
+        """Return each level's name, by the epsilon of a report: less than the level's, if answers are memoised."""
         return {told: one.name for told, one in zip(self.question.offered, self.asked.levels, strict=True)}
 
     @property
     def chosen(self) -> dict[str, int]:
-        """How many chose each level, by its name; and how many skipped the question."""
+        """Return how many chose each level, by its name; and how many skipped the question."""
         levels = self.finding.levels if self.finding else {}
         named = {name: levels[told].n if told in levels else 0 for told, name in self.level_names.items()}
         return {**named, "skipped": self.people - self.n}
 
     @property
     def linked(self) -> bool:
-        """Whether the choice of a level and the answer may hang together."""
+        """Return True if the choice of a level and the answer may be correlated."""
         return self.by_people is not None
 
     @property
     def shuffled(self) -> Shuffled | None:
-        """What a person loses to readers of this question's estimates, at the weakest level; the shuffler is this hub.
+        """Return the loss to readers of this question's estimates at the weakest level, with the hub as shuffler.
 
-        It speaks of one question, published once: a cross-table matches the reports of a person, and whoever reads the
-        estimates of two moments can subtract them. Then only the levels hold.
+        It holds for one question, published once: a cross-table matches the reports of a respondent, and a reader of
+        the estimates of two moments can subtract them. Then only the levels hold.
         """
         return self.shuffling().result() if self.finding is not None else None
 
     def shuffling(self) -> Future[Shuffled]:
-        """The same, for whoever cannot wait: it takes some tenths of a second, once."""
+        """Return the loss as `shuffled`, computed in the background: it takes some tenths of a second, once."""
         assert self.finding is not None
         return _shuffling(tuple((one.mechanism, _at_least(one.n)) for one in self.finding.levels.values()))
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a value: raw share, error, interval, projected share; of a number one row, the mean."""
+        """Return one row per value: raw share, error, interval, projected share; for a number one row, the mean."""
         rows = self.finding.rows() if self.finding else []
         if self.by_people is not None:
             for row, other in zip(rows, self.by_people.rows(), strict=True):
@@ -81,7 +81,7 @@ class QuestionResult:
         return rows
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for programs and receipts. Levels appear in aggregate alone."""
+        """Return JSON for programs and receipts. Levels appear in aggregate alone."""
         told: dict[str, Any] = {
             "question": self.asked.id,
             "text": self.asked.text,
@@ -122,9 +122,9 @@ _pool = ThreadPoolExecutor(1, "shuffled")
 
 
 def _at_least(n: int) -> int:
-    """One of a few numbers up to n: fewer people hide a person less, so what holds for them holds for n.
+    """Return one of a few numbers up to n: a bound for fewer respondents holds for n too.
 
-    The bound is costly, and would otherwise be asked for again with every report that arrives.
+    The bound is costly, and would otherwise be computed again for every new report.
     """
     if n < _STEPS[-1]:
         return n

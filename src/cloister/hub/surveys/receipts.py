@@ -1,4 +1,4 @@
-"""Receipts of a survey in words: what a respondent, or a reader of an analysis, holds in their hands."""
+"""Receipts of a survey in words, for respondents and for readers of an analysis."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ _MOST_LINES = 200
 
 
 def is_of_survey(text: str | bytes) -> bool:
-    """Whether this looks like a receipt of a survey; it proves nothing."""
+    """Return True if this looks like a receipt of a survey; it proves nothing."""
     try:
         read(text)
     except ReceiptRejected:
@@ -21,7 +21,7 @@ def is_of_survey(text: str | bytes) -> bool:
 
 
 def read(text: str | bytes) -> dict[str, Any]:
-    """What a receipt says. It proves nothing until `proof.verify` has looked at it."""
+    """Return the content of a receipt. It proves nothing until `proof.verify` has checked it."""
     try:
         body = json.loads(text)["receipt"]
         known = isinstance(body, dict) and body["form"] in (proof.TAKEN, proof.ANALYSIS)
@@ -33,7 +33,7 @@ def read(text: str | bytes) -> dict[str, Any]:
 
 
 def words(body: dict[str, Any]) -> str:
-    """A receipt as people read it."""
+    """Return a receipt in words."""
     lines = [
         f"survey      {body.get('survey')}",
         f"wave        {body.get('wave')}",

@@ -1,12 +1,12 @@
-"""What the reports tell: findings for each question, from all levels, with their errors and their limits.
+"""Results of a survey: estimates for each question, from all levels, with their errors and their limits.
 
     stored submissions ──► counts for each question and level ──► a Finding each ──► pages, API, exports, receipts
 
-Everything here is post-processing of reports that carried their noise when they arrived: it costs nobody anything and
-can be done again. The newest results of a few waves are kept in the process, with their reports up to a number of
-them: submissions are only ever added. Cross-tables and models are large where questions have many choices, so those
-that were used last are kept, up to a number of bytes. New submissions are added in batches (`survey.reveal`): one alone
-could be told to be whose it is.
+Everything here is post-processing of reports that carried their noise when they arrived: it costs no privacy and can be
+repeated. The newest results of a few waves are cached in the process, with a limited number of their reports:
+submissions are only ever added. Cross-tables and models are large where questions have many choices, so those used last
+are cached, up to a number of bytes. New submissions are added in batches (`survey.reveal`): a single new one could be
+linked to its respondent.
 """
 
 import hashlib
@@ -57,16 +57,16 @@ _SIGNS = Cache(2**20)  # apart from these, so that a page waits for no table
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """A wave of a survey, as far as its reports tell.
+    """Results of a wave of a survey.
 
     Attributes:
-        survey: its name.
-        wave: which wave.
-        n: how many people took part.
-        target: how many were hoped for.
+        survey: the name of the survey.
+        wave: the number of the wave.
+        n: the number of respondents.
+        target: the expected number of respondents.
         refused: submissions that were refused, by reason.
-        digest: SHA-256 over the sorted places of all submissions: which ones went in.
-        found: by the question's name.
+        digest: SHA-256 over the sorted ids of all included submissions.
+        found: the results, by the question's name.
         people: for each submission, by question, its level and its report.
         questions: the mechanisms, by name.
     """
@@ -84,22 +84,22 @@ class Results:
 
     @property
     def reports(self) -> int:
-        """How many reports all people sent together."""
+        """Return how many reports all respondents sent."""
         return sum(one.n for one in self.found.values())
 
     def about(self, question: str) -> QuestionResult:
-        """One question of it."""
+        """Return the result of one question."""
         if question not in self.found:
             raise NotHere("the survey has no such question.")
         return self.found[question]
 
     def cross(self, first: str, second: str) -> CrossTable | GroupMeans:
-        """How the answers to two questions go together, from matched reports.
+        """Return the cross-table of two questions, from matched reports.
 
         Privacy: post-processing. Two reports of one submission are known to belong together; each has its own noise.
 
         Raises:
-            NotNow: nobody has answered both.
+            NotNow: no respondent has answered both.
         """
         asked = self.about(first), self.about(second)
         if first == second:
@@ -120,7 +120,7 @@ class Results:
         return cross(self.questions[first], self.questions[second], told, CONFIDENCE)
 
     def model(self, label: str, features: Sequence[str]) -> "MatchedNaiveBayes":
-        """Naive Bayes that tells one answer from others, from matched reports.
+        """Fit naive Bayes that predicts one answer from others, from matched reports.
 
         Privacy: post-processing.
         """
@@ -137,27 +137,26 @@ class Results:
         return found
 
     def _model(self, label: str, features: Sequence[str]) -> "MatchedNaiveBayes":
-        from cloister.local import bayes_from_matched  # scikit-learn takes its time
+        from cloister.local import bayes_from_matched  # scikit-learn is slow
 
         if any(not matches(self.people, name, label) for name in features):
             raise NotNow("nobody has answered all of these questions yet.")
         return bayes_from_matched(self.questions[label], [self.questions[name] for name in features], self.people)
 
     def suspicions(self) -> list[Suspicion]:
-        """What honest devices do not do: signs of reports that were made up, whatever people answered."""
+        """Return signs of invented reports, which honest devices do not show whatever the answers are."""
         found: list[Suspicion] = _SIGNS.get(self._same, lambda: suspicions(self.questions.values(), self.people))
         return found
 
     def published(self, wait_s: float | None = None) -> tuple[float, float] | None:
-        """Epsilon and delta of the estimates of all questions, for one person, against their readers.
+        """Return epsilon and delta of the estimates of all questions, for one respondent, against their readers.
 
         Not of cross-tables and models: these match the reports of one person, who is then no longer hidden among all
         reports on one question. Nor of estimates that are published twice, of two moments or two waves: the one
-        subtracted from the other may leave a single report. For these what people chose on their devices holds, and
-        nothing more.
+        subtracted from the other may leave a single report. For these only the levels chosen on the devices hold.
 
         Args:
-            wait_s: how long to wait for it; None: until it is there.
+            wait_s: the time limit; None: no limit.
 
         Returns:
             None if nothing was reported, or if it takes longer.
@@ -170,7 +169,7 @@ class Results:
         return float(sum(one.amount for one in parts)), float(sum(one.delta for one in parts))
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, for programs."""
+        """Return JSON for programs."""
         return {
             "survey": self.survey,
             "wave": self.wave,
@@ -191,12 +190,12 @@ _lock, _computing = threading.Lock(), threading.Lock()
 
 
 def read(hub: "Hub", session: Session, survey: Survey, wave: int | None = None) -> Results:
-    """The results of a wave, the newest unless given.
+    """Return the results of a wave, the newest unless given.
 
     Args:
         hub: the hub.
-        session: for reading.
-        survey: one that was published.
+        session: a session for reading.
+        survey: a published survey.
         wave: its number.
 
     Privacy: post-processing of reports. Reports are shown in batches of at least `survey_batch` new ones.
@@ -221,7 +220,7 @@ def _read(hub: "Hub", session: Session, survey: Survey, here: int) -> Results:
     key = hub.database.url, survey.name, here
     found = _remembered(key, n)
     if found is None:
-        with _computing:  # the pictures of a page ask at once: one computes, the others wait
+        with _computing:  # the charts of a page are requested at once: one computes, the others wait
             found = _remembered(key, n) or _compute(session, survey, here)
             _remember(key, found)
     if dict(found.refused) != refused:  # a refused submission changes no estimate
@@ -239,7 +238,7 @@ def _remembered(key: tuple[str, str, int], n: int) -> Results | None:
 
 
 def _remember(key: tuple[str, str, int], results: Results) -> None:
-    """Keep the newest results of a wave, and those of others while there are not too many."""
+    """Cache the newest results of a wave, and those of others while there are not too many."""
     with _lock:
         _kept[key] = results
         _kept.move_to_end(key)
@@ -251,7 +250,7 @@ def _compute(session: Session, survey: Survey, wave: int) -> Results:
     rows = session.execute(
         sa.select(Submission.id, Submission.reports).where(*_shown(survey, wave)).order_by(Submission.id)
     ).all()
-    # Here questions go by their short names, as in the store; and not into the collection that the intake shares.
+    # Here questions have their short names, as in the database; and not in the collection that the intake shares.
     questions = {name: replace(one, id=name) for name, one in questions_of(survey).items()}
     people = [_reports(text) for _, text in rows]
     counted = Collection(questions.values()).count_stored(people)
@@ -273,7 +272,7 @@ def _reports(text: str) -> dict[str, tuple[str, bytes]]:
 
 
 def _found(asked: SurveyQuestion, question: Question, counted: Collection, people: Submissions) -> QuestionResult:
-    if not counted.counts(asked.id):  # nobody answered
+    if not counted.counts(asked.id):  # no answers
         return QuestionResult(asked, question, len(people), None)
     finding = counted.estimate(asked.id, CONFIDENCE)
     linked = finding.selection is not None and finding.selection < LINKED

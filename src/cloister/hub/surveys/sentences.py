@@ -1,4 +1,4 @@
-"""What was found, in a sentence that can be read aloud: never more than the intervals allow."""
+"""Results in sentences: never more than the intervals allow."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,11 +8,11 @@ from cloister.hub.surveys.results import Results
 
 __all__ = ["FEW", "cautions", "headline", "leading", "number", "participation", "share"]
 
-FEW = 30  # fewer reports than this are not put into words: intervals of normal laws do not hold for them
+FEW = 30  # fewer reports than this are not put into words: normal intervals do not hold for them
 
 
 def headline(found: QuestionResult) -> str:
-    """The answer to one question, in a sentence or two."""
+    """Return the result of one question, in a sentence or two."""
     rows = found.rows()
     if not rows:
         return "There are no answers to this question to show yet."
@@ -37,12 +37,12 @@ def headline(found: QuestionResult) -> str:
 
 
 def leading(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The row with the largest raw share."""
+    """Return the row with the largest raw share."""
     return max(rows, key=lambda row: float(row["raw"]))
 
 
 def cautions(found: QuestionResult) -> list[str]:
-    """What a reader must know before they rely on it."""
+    """Return the cautions for a reader."""
     told: list[str] = []
     finding = found.finding
     if finding is None:
@@ -61,7 +61,7 @@ def cautions(found: QuestionResult) -> list[str]:
 
 
 def participation(results: Results, batch: int = 1) -> str:
-    """How many answers are shown, against how many were hoped for; and that new ones come in batches."""
+    """Return how many answers are shown, of how many expected; and that new ones come in batches."""
     people = "person has" if results.n == 1 else "people have"
     if not results.n and batch > 1:
         return (
@@ -75,13 +75,13 @@ def participation(results: Results, batch: int = 1) -> str:
 
 
 def share(value: float, width: float = 0.1) -> str:
-    """A share as people read it, with a decimal only where the interval is narrow."""
+    """Format a share, with a decimal only where the interval is narrow."""
     text = f"{100 * value:.{1 if width < 0.04 else 0}f}"
     return f"{'0' if text == '-0' else text}\N{NO-BREAK SPACE}%"
 
 
 def number(value: float, width: float) -> str:
-    """A number with as many decimals as its interval makes sensible."""
+    """Format a number with the decimals that its interval justifies."""
     places = 0
     while width and width * 10**places < 10 and places < 6:
         places += 1

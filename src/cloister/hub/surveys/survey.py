@@ -1,6 +1,6 @@
-"""A survey's life: draft ──► open (wave 1, 2, …) ──► closed.
+"""States of a survey: draft ──► open (wave 1, 2, …) ──► closed.
 
-What is asked is fixed when a survey opens: whoever answered has answered exactly that.
+The questions are fixed when a survey opens: every respondent has answered exactly these.
 """
 
 import json
@@ -53,14 +53,14 @@ _LATEST_DAYS = 3660
 
 
 def create(hub: "Hub", session: Session, owner: Person, name: str, facts: Mapping[str, Any]) -> Survey:
-    """A new draft.
+    """Create a draft.
 
     Args:
         hub: the hub.
-        session: for writing.
-        owner: who composes it, and will read its results.
-        name: small letters, digits and dashes; in the address of its page, for good.
-        facts: title, purpose, consent and what else `change` takes.
+        session: a writing transaction.
+        owner: the user who composes it and will read its results.
+        name: the name in the address of its page, of small letters, digits and dashes; it never changes.
+        facts: title, purpose, consent and other arguments of `change`.
     """
     if not _NAME.fullmatch(name):
         raise BadForm("a survey's name has 3 to 40 small letters, digits and dashes, such as 'sleep-2026'.")
@@ -78,11 +78,11 @@ def create(hub: "Hub", session: Session, owner: Person, name: str, facts: Mappin
 
 
 def change(hub: "Hub", session: Session, survey: Survey, facts: Mapping[str, Any]) -> None:
-    """Change a draft. What is not named stays.
+    """Change a draft. Facts that are not named stay.
 
     Args:
         hub: the hub.
-        session: for writing.
+        session: a writing transaction.
         survey: the draft.
         facts: title, about, purpose, consent, language, target, ends (seconds since 1970), invited, lasting, asked (a
             list of questions as `Asked.read` takes them).
@@ -125,7 +125,7 @@ def _set(survey: Survey, facts: Mapping[str, Any]) -> None:
 
 
 def read_questions(told: Any) -> list[SurveyQuestion]:
-    """Questions as they were composed, checked and certified. It takes up to seconds: not inside a transaction."""
+    """Read composed questions, check and certify them. It takes up to seconds: not inside a transaction."""
     if not isinstance(told, Sequence) or isinstance(told, str) or len(told) > _MOST_QUESTIONS:
         raise BadForm(f"'asked' is a list of at most {_MOST_QUESTIONS} questions.")
     asked = [one if isinstance(one, SurveyQuestion) else SurveyQuestion.read(one) for one in told]
@@ -135,17 +135,17 @@ def read_questions(told: Any) -> list[SurveyQuestion]:
 
 
 def asked_of(survey: Survey) -> tuple[SurveyQuestion, ...]:
-    """The questions as they were composed."""
+    """Return the questions as they were composed."""
     return _asked(canonical(survey.asked))
 
 
-@lru_cache(maxsize=64)  # reading a question tries all its mechanisms
+@lru_cache(maxsize=64)  # reading a question certifies all its mechanisms
 def _asked(told: bytes) -> tuple[SurveyQuestion, ...]:
     return tuple(SurveyQuestion.read(one) for one in json.loads(told))
 
 
 def publish(hub: "Hub", session: Session, survey: Survey) -> None:
-    """Open it: mechanisms are chosen and fixed, and the page can be answered."""
+    """Open a survey: choose and fix its mechanisms, and take answers."""
     if survey.state != "draft":
         raise NotNow(f"the survey is {survey.state} already.")
     asked = asked_of(survey)
@@ -162,7 +162,7 @@ def publish(hub: "Hub", session: Session, survey: Survey) -> None:
 def prepare(survey: Survey) -> None:
     """Read, certify and describe all questions, which takes up to seconds: call it before a transaction begins.
 
-    What was worked out is remembered, so that `change` and `publish` only write.
+    The result is cached, so that `change` and `publish` only write.
     """
     for one in asked_of(survey):
         _described(one, survey.name, survey.target, survey.lasting)
@@ -174,7 +174,7 @@ def _described(asked: SurveyQuestion, name: str, target: int, lasting: bool) -> 
 
 
 def close(hub: "Hub", session: Session, survey: Survey) -> None:
-    """Take no more answers, for good."""
+    """Close a survey: it takes no more answers."""
     if survey.state != "open":
         raise NotNow(f"only an open survey can be closed; this one is {survey.state}.")
     survey.state, survey.closed = "closed", now()
@@ -183,7 +183,7 @@ def close(hub: "Hub", session: Session, survey: Survey) -> None:
 
 
 def next_wave(hub: "Hub", session: Session, survey: Survey) -> None:
-    """Ask the same people again."""
+    """Begin the next wave with the same respondents."""
     if survey.state != "open" or not survey.lasting:
         raise NotNow("only an open survey that is asked again and again has waves.")
     survey.wave += 1
@@ -194,7 +194,7 @@ def next_wave(hub: "Hub", session: Session, survey: Survey) -> None:
 
 
 def find(session: Session, name: str) -> Survey:
-    """A survey that was published: anybody with the link may know it."""
+    """Return a published survey: it is public to all who have the link."""
     found = session.scalar(sa.select(Survey).where(Survey.name == name, Survey.state != "draft"))
     if found is None:
         raise NotHere("there is no survey at this address.")
@@ -202,7 +202,7 @@ def find(session: Session, name: str) -> Survey:
 
 
 def find_own(session: Session, name: str, person: Person) -> Survey:
-    """A survey of this person, a draft too. Others' are not here for them."""
+    """Return a survey of this user, drafts included; NotHere for others."""
     found = session.scalar(sa.select(Survey).where(Survey.name == name, Survey.owner_id == person.id))
     if found is None:
         raise NotHere("there is no survey of yours with this name.")
@@ -210,17 +210,17 @@ def find_own(session: Session, name: str, person: Person) -> Survey:
 
 
 def mine(session: Session, person: Person) -> list[Survey]:
-    """Somebody's surveys, the newest first."""
+    """Return a user's surveys, the newest first."""
     return list(session.scalars(sa.select(Survey).where(Survey.owner_id == person.id).order_by(Survey.id.desc())))
 
 
 def is_open(survey: Survey) -> bool:
-    """Whether answers are taken now."""
+    """Return True if answers are taken now."""
     return survey.state == "open" and (survey.ends is None or now() < survey.ends)
 
 
 def sizes(session: Session, survey: Survey, wave: int | None = None) -> tuple[int, dict[str, int]]:
-    """How many submissions of a wave (the newest unless given) were counted, and how many refused, by reason."""
+    """Return how many submissions of a wave (the newest unless given) were counted, and refused, by reason."""
     here = survey.wave if wave is None else wave
     taken = sa.select(sa.func.count()).where(Submission.survey_id == survey.id, Submission.wave == here)
     bad = sa.select(Refusal.reason, Refusal.count).where(Refusal.survey_id == survey.id, Refusal.wave == here)
@@ -228,7 +228,7 @@ def sizes(session: Session, survey: Survey, wave: int | None = None) -> tuple[in
 
 
 def shown_sizes(hub: "Hub", session: Session, survey: Survey, wave: int | None = None) -> tuple[int, dict[str, int]]:
-    """The same as the survey's owner may see it: in steps, so that a new answer is not noticed one at a time."""
+    """Return the sizes for the survey's owner: in steps, so that a single new answer is not noticeable."""
     here, step = survey.wave if wave is None else wave, max(1, hub.settings.survey_batch)
     all_taken, refused = sizes(session, survey, here)
     mine = sa.select(sa.func.count()).where(
@@ -242,10 +242,10 @@ def shown_sizes(hub: "Hub", session: Session, survey: Survey, wave: int | None =
 
 
 def reveal(hub: "Hub", survey: Survey, wave: int) -> None:
-    """Let the survey's owner see the answers that wait, if they are at least as many as a batch must have.
+    """Show the waiting answers to the survey's owner, if there are enough for a batch.
 
     Answers that were not shown before become visible together with at least `survey_batch - 1` others, whether the wave
-    is open or over. Whoever looks after every answer, or closes the survey after one, cannot tell whose it was.
+    is open or over. An owner who looks after every answer, or closes the survey after one, cannot tell whose it was.
     """
     waiting = (Submission.survey_id == survey.id, Submission.wave == wave, Submission.batch.is_(None))
     counted = sa.select(sa.func.count()).select_from(Submission).where(*waiting)
@@ -256,32 +256,32 @@ def reveal(hub: "Hub", survey: Survey, wave: int) -> None:
         Submission.survey_id == survey.id, Submission.wave == wave
     )
     with hub.database.writing() as session:
-        # One at a time, also in PostgreSQL: of two who count at once the second would mark the few that came since.
+        # One at a time, also in PostgreSQL: of two concurrent counts the second would mark the few new ones.
         session.execute(sa.select(Survey.id).where(Survey.id == survey.id).with_for_update())
         number = (session.scalar(last) or 0) + 1
-        # Counted and marked by one statement: what arrives between the two waits for the next batch.
+        # Counted and marked by one statement: later arrivals wait for the next batch.
         enough = counted.scalar_subquery() >= max(1, hub.settings.survey_batch)
         marked = sa.update(Submission).where(*waiting, enough).values(batch=number)
         session.execute(marked, execution_options={"synchronize_session": False})
 
 
 def questions_of(survey: Survey) -> dict[str, Question]:
-    """The mechanisms by the question's short name, as they were fixed when it opened."""
+    """Return the mechanisms by the question's short name, as they were fixed when it opened."""
     return {name.partition(".")[2]: one for name, one in collection(survey).questions.items()}
 
 
 def collection(survey: Survey) -> Collection:
-    """An empty collection of the survey's questions: it tells whether an envelope is one of ours."""
+    """Return an empty collection of the survey's questions: it checks whether an envelope is one of ours."""
     return _collection(canonical(survey.questions))
 
 
-@lru_cache(maxsize=64)  # certifying every mechanism anew for every submission would be slow
+@lru_cache(maxsize=64)  # certifying every mechanism for every submission would be slow
 def _collection(questions: bytes) -> Collection:
     return Collection(Question.read(one) for one in json.loads(questions))
 
 
 def public(survey: Survey) -> dict[str, Any]:
-    """What a respondent's device is told: everything it needs, nothing about anybody."""
+    """Return the facts for a respondent's device: everything it needs, nothing about any person."""
     asked = asked_of(survey)
     return {
         "name": survey.name,

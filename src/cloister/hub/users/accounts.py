@@ -1,7 +1,7 @@
-"""Accounts: making one, organisations, passwords.
+"""Accounts, organisations and passwords.
 
-These functions work inside the caller's transaction and write no audit line: pages and commands call `desk`, which
-does both. `by` is the operator who acts; None is the command line on the hub's host.
+These functions work inside the caller's transaction and write no audit entry: pages and commands call `user_actions`,
+which does both. `by` is the acting operator; None is the command line on the hub's host.
 """
 
 import sqlalchemy as sa
@@ -48,12 +48,12 @@ _VERIFY_DAYS = 7
 
 
 def fold(email: str) -> str:
-    """An e-mail address as it is kept and compared."""
+    """Return an e-mail address as it is stored and compared."""
     return email.strip().lower()
 
 
 def check_email(text: str) -> str:
-    """Return an e-mail address as it is kept; BadForm if it is none."""
+    """Return an e-mail address as it is stored; raise BadForm if it is not valid."""
     email = fold(text)
     before, at, after = email.partition("@")
     if not (before and at and after) or "@" in after or not email.isprintable() or " " in email or len(email) > 200:
@@ -62,11 +62,11 @@ def check_email(text: str) -> str:
 
 
 def find(session: Session, email: str) -> Person | None:
-    """Who has this address, active or not."""
+    """Return the user with this address, active or not."""
     return session.scalars(sa.select(Person).where(Person.email == fold(email))).one_or_none()
 
 
-# Coming in.
+# Sign-up.
 
 
 def invite(
@@ -78,7 +78,7 @@ def invite(
     roles: list[str] | tuple[str, ...],
     days: float = 7,
 ) -> str:
-    """The secret of an invitation; its link is /invitation/SECRET. It is for this address alone.
+    """Create an invitation for one address; return its secret. Its link is /invitation/SECRET.
 
     Raises:
         Denied: `by` is no operator.
@@ -93,7 +93,7 @@ def invite(
 
 
 def invitation(session: Session, secret: str) -> tuple[OneTimeLink, Organisation | None]:
-    """An open invitation and the organisation it is for; NotHere otherwise."""
+    """Return an open invitation and its organisation; raise NotHere otherwise."""
     link = one_time_links.look(session, one_time_links.INVITATION, secret)
     number = link.detail["organisation"]
     return link, session.get(Organisation, number) if number is not None else None
@@ -102,16 +102,16 @@ def invitation(session: Session, secret: str) -> tuple[OneTimeLink, Organisation
 def sign_up(
     session: Session, settings: Settings, *, email: str, name: str, password: str, invitation: str | None = None
 ) -> Person:
-    """Make an account: by an invitation, which says the roles, or openly where that is set.
+    """Create an account: by an invitation, which sets the roles, or by open sign-up where that is enabled.
 
-    An invitation is for one address, and verifies it. In an open sign-up the address is only a claim: no policy
-    believes it until somebody has opened the link that is sent there (`verify`).
+    An invitation is for one address, and verifies it. In an open sign-up the address is unverified: no policy accepts
+    it until the user has opened the link that is sent there (`verify`).
 
     Raises:
         Denied: there is no invitation, and the hub is not open.
-        NotHere: the invitation is not for this address, or works no more.
+        NotHere: the invitation is not for this address, or is no longer valid.
         NotNow: the address has an account already.
-        BadForm: the name, the address or the password will not do.
+        BadForm: the name, the address or the password is not acceptable.
     """
     address, called = check_email(email), _words("name", name)
     passwords.accept(password, email=address, name=called)
@@ -137,12 +137,12 @@ def sign_up(
 
 
 def make_verify_link(session: Session, by: Person | None, person: Person | int) -> str:
-    """The secret of a link that verifies a person's address: /verify/SECRET. Earlier ones work no more.
+    """Create a link that verifies a user's address; return its secret. /verify/SECRET. Earlier ones end.
 
     Args:
-        session: for writing.
-        by: the operator who hands it over; None if it is sent to the address itself.
-        person: whose address.
+        session: a writing transaction.
+        by: the operator who passes it on; None if it is sent to the address itself.
+        person: the user with the address.
     """
     require_operator(session, by)
     found = person_here(session, person)
@@ -157,9 +157,9 @@ def make_verify_link(session: Session, by: Person | None, person: Person | int) 
 
 
 def verify(session: Session, person: Person | int, secret: str) -> Person:
-    """Use a verification link. It works only for whoever is signed in to the account that it was made for.
+    """Use a verification link. It is valid only for the signed-in user for whom it was made.
 
-    A stranger who signed up with somebody else's address does not get its mail; and whoever gets the mail cannot
+    A stranger who signed up with another person's address does not get its mail; and the recipient of the mail cannot
     confirm an account that is not theirs by following a link.
     """
     found = person_here(session, person)
@@ -172,11 +172,11 @@ def verify(session: Session, person: Person | int, secret: str) -> Person:
     return found
 
 
-# Belonging.
+# Organisations.
 
 
 def make_organisation(session: Session, by: Person | None, name: str, country: str = "") -> Organisation:
-    """A new organisation; its country is two letters, or not said."""
+    """Create an organisation; its country is two letters, or empty."""
     require_operator(session, by)
     made = Organisation(name=_words("name", name), country=_country(country))
     _add(session, made, "there is an organisation of this name already.")
@@ -184,11 +184,11 @@ def make_organisation(session: Session, by: Person | None, name: str, country: s
 
 
 def organisation_named(session: Session, by: Person | None, name: str, country: str = "") -> tuple[Organisation, str]:
-    """Find or make the organisation of that name; also the audit word for what changed, empty if nothing did.
+    """Find or create the organisation of that name; also return the audit word for the change, or "".
 
     Raises:
-        BadForm: the name or the country will not do.
-        NotNow: it is there with another country.
+        BadForm: the name or the country is not acceptable.
+        NotNow: it exists with another country.
     """
     require_operator(session, by)
     called, land = _words("organisation", name), _country(country)
@@ -205,7 +205,7 @@ def organisation_named(session: Session, by: Person | None, name: str, country: 
 
 
 def organisation_here(session: Session, number: int) -> Organisation:
-    """The organisation of that number; NotHere if there is none."""
+    """Return the organisation with that id; raise NotHere if there is none."""
     found = session.get(Organisation, number) if 0 < number <= MOST else None
     if found is None:
         raise NotHere("there is no such organisation.")
@@ -213,11 +213,11 @@ def organisation_here(session: Session, number: int) -> Organisation:
 
 
 def set_organisation(session: Session, by: Person | None, person: Person | int, organisation: int | None) -> Person:
-    """Let a person belong to an organisation, or to none."""
+    """Set a user's organisation, or none."""
     require_operator(session, by)
     found = person_here(session, person)
     if by is not None and by.id == found.id:
-        # Policies ask where somebody belongs: moving oneself would be granting oneself access.
+        # Policies depend on the organisation: moving oneself would be granting oneself access.
         raise Denied("nobody moves themself to another organisation. Ask another operator.")
     found.organisation_id = organisation_here(session, organisation).id if organisation is not None else None
     session.flush()
@@ -241,7 +241,7 @@ def set_active(session: Session, by: Person | None, person: Person | int, active
 
 
 def change_password(session: Session, person: Person | int, password: str) -> None:
-    """Set a new password and end all sessions. Whoever calls this has checked the old one."""
+    """Set a new password and end all sessions. The caller has checked the old one."""
     found = person_here(session, person)
     passwords.accept(password, email=found.email, name=found.name)
     found.password = passwords.seal(password)
@@ -250,11 +250,11 @@ def change_password(session: Session, person: Person | int, password: str) -> No
 
 
 def make_reset_link(session: Session, by: Person | None, person: Person | int, *, second_factor: bool = False) -> str:
-    """The secret of a link with which a person sets a new password: /reset/SECRET. Earlier ones work no more.
+    """Create a link with which a user sets a new password; return its secret. /reset/SECRET. Earlier ones end.
 
-    An operator who keeps the link could use it themself. Therefore the person's second factor stays unless
-    `second_factor` says that it was lost; who made the link and for what is in the audit log, the person finds a
-    notice, and no operator makes one for themself.
+    An operator who keeps the link could use it themself. Therefore the user's second factor stays unless
+    `second_factor` says that it was lost; the audit log records the operator and the purpose, the user gets a
+    notification, and no operator makes a link for themself.
     """
     require_operator(session, by)
     found = person_here(session, person)
@@ -268,7 +268,7 @@ def make_reset_link(session: Session, by: Person | None, person: Person | int, *
 
 
 def reset_password(session: Session, secret: str, password: str) -> Person:
-    """Set a password with a reset link. Ends all sessions and tokens: whoever lost a password may have been robbed."""
+    """Set a password with a reset link. Ends all sessions and tokens: a lost password may have been stolen."""
     link = one_time_links.take(session, one_time_links.RESET, secret)
     found = person_here(session, link.person_id or 0)
     if not found.active:

@@ -1,6 +1,6 @@
-"""Links that work once: an invitation, a reset of a password, a verification of an e-mail address.
+"""One-time links: an invitation, a password reset, a verification of an e-mail address.
 
-Only the SHA-256 of the secret is kept.
+Only the SHA-256 of the secret is stored.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ _LONGEST_DAYS = 30
 def make(
     session: Session, by: Person | None, purpose: str, *, person: Person | None, days: float, detail: dict[str, Any]
 ) -> str:
-    """A new link's secret. It is shown once and cannot be shown again."""
+    """Create a link; return its secret, which is shown once."""
     if not 0 < days <= _LONGEST_DAYS:
         raise BadForm(f"days: a link works for at most {_LONGEST_DAYS} days.")
     secret = fresh()
@@ -43,10 +43,10 @@ def make(
 
 
 def look(session: Session, purpose: str, secret: str) -> OneTimeLink:
-    """The link, if it can still be used.
+    """Return the link, if it is still valid.
 
     Raises:
-        NotHere: unknown, used, too old, or made by somebody who is no longer an operator: which, is not said.
+        NotHere: unknown, used, too old, or made by a former operator: these are not distinguished.
     """
     link = session.get(OneTimeLink, digest(secret))
     if link is None or link.purpose != purpose or link.used is not None or link.ends <= now():
@@ -59,7 +59,7 @@ def look(session: Session, purpose: str, secret: str) -> OneTimeLink:
 
 
 def take(session: Session, purpose: str, secret: str) -> OneTimeLink:
-    """Use the link up. Of two who try at once, one finds it gone."""
+    """Use the link up. Of two concurrent attempts, one finds it gone."""
     link = look(session, purpose, secret)
     mine = sa.update(OneTimeLink).where(OneTimeLink.id == link.id, OneTimeLink.used.is_(None)).values(used=now())
     if session.connection().execute(mine).rowcount != 1:
@@ -68,7 +68,7 @@ def take(session: Session, purpose: str, secret: str) -> OneTimeLink:
 
 
 def withdraw(session: Session, purpose: str, *, person: Person) -> None:
-    """Links of this purpose for this person work no more."""
+    """Revoke this user's links of this purpose."""
     session.execute(
         sa.update(OneTimeLink)
         .where(OneTimeLink.purpose == purpose, OneTimeLink.person_id == person.id, OneTimeLink.used.is_(None))

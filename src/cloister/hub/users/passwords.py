@@ -1,7 +1,7 @@
-"""Passwords: Argon2id, a rule about length and none about signs.
+"""Passwords: Argon2id, with a rule about length and none about characters.
 
-A long password of plain words is better than a short one with a digit and a star in it (NIST SP 800-63B-4, 3.1.1.2),
-so only the length is asked for, and that it is not the person's own name or address.
+A long password of plain words is better than a short one with a digit and a star in it (NIST SP 800-63B-4, 3.1.1.2).
+Therefore only the length is checked, and that it is not the user's own name or address.
 """
 
 import secrets
@@ -26,7 +26,7 @@ _turns = threading.BoundedSemaphore(4)
 
 
 def accept(password: str, *, email: str = "", name: str = "") -> None:
-    """Whether a new password will do.
+    """Check that a new password is acceptable.
 
     Raises:
         BadForm: too short, too long, or easily guessed from the account; the message never repeats it.
@@ -40,19 +40,19 @@ def accept(password: str, *, email: str = "", name: str = "") -> None:
 
 
 def seal(password: str) -> str:
-    """The hash to keep, with its salt and parameters in it."""
+    """Return the hash to store, with its salt and parameters."""
     with _turns:
         return _hasher.hash(_plain(password))
 
 
 def matches(kept: str | None, password: str) -> bool:
-    """Whether this is the password. Without a kept hash, the answer is no and takes as long.
+    """Return True if this is the password. Without a stored hash, return False after the same time.
 
     Args:
-        kept: the person's hash; None or empty if there is no such person, or one without a password.
-        password: what was typed.
+        kept: the user's hash; None or empty if there is no such user, or one without a password.
+        password: the password as typed.
     """
-    text = _plain(password)[: LONGEST + 1]  # longer ones never match; do not hash a novel
+    text = _plain(password)[: LONGEST + 1]  # longer ones never match; do not hash them
     with _turns:
         try:
             fits = _hasher.verify(kept or _nobodys(), text)
@@ -62,16 +62,16 @@ def matches(kept: str | None, password: str) -> bool:
 
 
 def outdated(kept: str) -> bool:
-    """Whether the hash was made with other parameters than today's."""
+    """Return True if the hash was made with other parameters than the current ones."""
     return _hasher.check_needs_rehash(kept)
 
 
 @cache
 def _nobodys() -> str:
-    # A hash like any other, of a password that nobody knows: checking against it takes the same time.
+    # Hash of an unknown password: checking against it takes the same time.
     return _hasher.hash(secrets.token_urlsafe(32))
 
 
 def _plain(password: str) -> str:
-    # One spelling for what looks the same: an accent typed on another keyboard must still fit.
+    # Normalise Unicode: an accent typed on another keyboard must still match.
     return unicodedata.normalize("NFKC", password).encode("utf-8", "replace").decode()

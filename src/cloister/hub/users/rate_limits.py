@@ -1,10 +1,10 @@
-"""Slowing down whoever asks too often.
+"""Rate limits: failed attempts in the database, requests in memory.
 
-`reserve` counts wrong passwords and codes in the database, so that every process sees them: a try is written *before*
-the password is looked at and taken back when it was right. Many guesses at once therefore get no more tries than one
-after another. `Limiter` counts requests in the memory of one process.
+`reserve` counts wrong passwords and codes in the database, so that every process sees them: an attempt is written
+*before* the password is checked and removed when it was right. Concurrent guesses therefore get no more attempts than
+sequential ones. `Limiter` counts requests in the memory of one process.
 
-The count is kept by what was typed, whether or not such an account exists: a lock tells nobody that it does.
+The count is kept by what was typed, whether or not such an account exists: a lock does not reveal that it does.
 """
 
 import hashlib
@@ -24,29 +24,29 @@ __all__ = ["Limiter", "forget", "give_back", "key", "reserve"]
 
 
 def key(kind: str, what: str) -> str:
-    """Whose tries are counted, as it is kept: a hash, so that a mistyped address is not stored.
+    """Return the key under which attempts are counted: a hash, so that a mistyped address is not stored.
 
     Args:
-        kind: account, address or factor: they are counted apart.
-        what: the e-mail address, network address or number of the person.
+        kind: account, address or factor, which are counted separately.
+        what: the e-mail address, network address or id of the user.
     """
     return hashlib.sha256(f"{kind}:{what}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def reserve(session: Session, settings: Settings, keys: Iterable[str]) -> int:
-    """Take one try for each key, before looking at the password. In a writing transaction.
+    """Count one attempt for each key, before checking the password. In a writing transaction.
 
     Returns:
-        How many tries are left to the key that has fewest: 0 means that it is locked unless this one is right.
+        The attempts left to the key with the fewest: 0 means that it is locked unless this one is right.
 
     Raises:
-        TooMany: one of them has no try left. The sentence is the same whoever it is.
+        TooMany: one of them has no attempt left. The message is the same for every user.
     """
     window = settings.lock_minutes * 60
     session.execute(sa.delete(Try).where(Try.time <= now() - window))
     wanted = sorted(set(keys))
     if session.get_bind().dialect.name == "postgresql":
-        # SQLite's writers take turns anyway. Here, two tries for one key must not both be the last one.
+        # SQLite has one writer at a time. In PostgreSQL, two attempts for one key must not both be the last one.
         for one in wanted:
             session.execute(sa.select(sa.func.pg_advisory_xact_lock(int(one[:15], 16))))
     counted = sa.select(Try.who, sa.func.count()).where(Try.who.in_(wanted)).group_by(Try.who)
@@ -59,25 +59,25 @@ def reserve(session: Session, settings: Settings, keys: Iterable[str]) -> int:
 
 
 def forget(session: Session, keys: Iterable[str]) -> None:
-    """The right password was given: these tries are forgotten."""
+    """Remove these attempts after the right password."""
     session.execute(sa.delete(Try).where(Try.who.in_(list(keys))))
 
 
 def give_back(session: Session, who: str) -> None:
-    """Take back the last try of a key, and no other: an address does not earn tries by one good account."""
+    """Remove the last attempt of a key, and no other: an address does not earn attempts by one good account."""
     last = sa.select(sa.func.max(Try.id)).where(Try.who == who).scalar_subquery()
     session.execute(sa.delete(Try).where(Try.id == last))
 
 
 class Limiter:
-    """At most so many calls in any span of time, for each key; in the memory of this process.
+    """Limit of calls in any span of time, for each key; in the memory of this process.
 
-    Two neighbouring spans are weighed instead of keeping every call's time: two numbers a key, wrong by little.
+    Two neighbouring spans are weighted instead of storing every call's time: two numbers per key, with a small error.
 
     Args:
-        most: calls a span.
-        seconds: the span.
-        clock: tells the time.
+        most: the calls per span.
+        seconds: the length of the span.
+        clock: returns the time.
     """
 
     def __init__(self, most: int, seconds: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
@@ -100,7 +100,7 @@ class Limiter:
             last, count, before = self._counts.get(who, (span, 0, 0))
             if last != span:
                 count, before = 0, count if last == span - 1 else 0
-            # What is left of the span before still weighs.
+            # The rest of the previous span still counts.
             if count + before * (1 - (at - span)) >= self.most:
                 raise TooMany(f"more than {self.most} requests in {self.seconds:g} seconds. Wait a minute.")
             self._counts[who] = (span, count + weight, before)

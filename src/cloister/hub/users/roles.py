@@ -1,12 +1,12 @@
-"""Roles: who may do what in the hub, and who says so.
+"""Roles in the hub, and who grants them.
 
 The rules, and why:
 
 - Only operators grant and take roles, invite, and make organisations. The command line on the hub's host may, too
-  (`by=None`): whoever sits there owns the files anyway, and somebody must make the first operator.
-- Nobody grants themself a role. An operator who wants to own data or to query it asks another operator, so that two
-  people know. Laying a role down is always allowed.
-- Nobody is operator and auditor at once: the auditor reads what operators did.
+  (`by=None`): its user owns the files anyway, and the first operator must be created there.
+- No user grants themself a role. An operator who wants to own data or to query it asks another operator, so that two
+  people know. Giving up a role is always allowed.
+- No user is operator and auditor at once: the auditor reads what operators did.
 - The last active operator stays one: neither their role nor their account can be taken away.
 - Being an operator opens no data: no page or endpoint reads rows or changes a ledger for that role.
 """
@@ -32,19 +32,19 @@ __all__ = [
 ]
 
 MOST = 2**31 - 1  # the largest number of a row; databases fail on larger ones
-OPEN_ROLES = ("data user", "data provider")  # what an open sign-up gives: neither reads anything without a policy
+OPEN_ROLES = ("data user", "data provider")  # roles of an open sign-up: neither reads anything without a policy
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What became of a person's roles."""
+    """Change of a user's roles."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]
 
 
 def known_roles(roles: Iterable[str]) -> list[str]:
-    """Roles in the hub's order, each once.
+    """Return roles in the hub's order, each once.
 
     Raises:
         BadForm: a word is not a role, or two of them exclude each other.
@@ -58,7 +58,7 @@ def known_roles(roles: Iterable[str]) -> list[str]:
 
 
 def require_operator(session: Session, by: Person | None) -> None:
-    """Denied unless `by` is an active operator now, or None: the command line on the host."""
+    """Raise Denied unless `by` is an active operator now, or None: the command line on the host."""
     if by is None:
         return
     found = session.get(Person, by.id)
@@ -67,10 +67,10 @@ def require_operator(session: Session, by: Person | None) -> None:
 
 
 def person_here(session: Session, person: Person | int) -> Person:
-    """The person as this transaction sees them.
+    """Return the user as this transaction sees them.
 
     Raises:
-        NotHere: there is nobody with that number.
+        NotHere: there is no user with that id.
     """
     number = person if isinstance(person, int) else person.id
     found = session.get(Person, number) if 0 < number <= MOST else None
@@ -80,7 +80,7 @@ def person_here(session: Session, person: Person | int) -> Person:
 
 
 def set_roles(session: Session, by: Person | None, person: Person | int, roles: Sequence[str]) -> Change:
-    """Give a person exactly these roles. See the rules at the top of this file.
+    """Set a user's roles to exactly these. See the rules at the top of this file.
 
     Raises:
         Denied: `by` is no operator, or grants themself a role.
@@ -102,7 +102,7 @@ def set_roles(session: Session, by: Person | None, person: Person | int, roles: 
 
 
 def keep_an_operator(session: Session, without: Person) -> None:
-    """NotNow if nobody but `without` runs the hub. Locks who counts, so that two cannot leave at once."""
+    """Raise NotNow if `without` is the last operator. Locks the operators, so that two cannot leave at once."""
     people = session.scalars(sa.select(Person).where(Person.active).order_by(Person.id).with_for_update(of=Person))
     if not any("operator" in one.roles for one in people if one.id != without.id):
         raise NotNow("a hub needs an operator, and there is no other. Make somebody else operator first.")

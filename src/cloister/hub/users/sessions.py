@@ -1,7 +1,7 @@
-"""Signed-in browsers. The cookie holds a secret; the hub keeps its SHA-256, and ends it when it likes.
+"""Sessions of signed-in browsers. The cookie holds a secret; the hub stores its SHA-256 and can end it at any time.
 
-A session is incomplete between the password and the second factor: it opens the page that asks for the code, nothing
-else. Completing it makes a new secret, so that one who saw the first gains nothing by it.
+A session is incomplete between the password and the second factor: it opens only the page that asks for the code.
+Completing it makes a new secret, so that the first one is useless to others.
 """
 
 import sqlalchemy as sa
@@ -19,7 +19,7 @@ _INCOMPLETE_SECONDS = 15 * 60
 
 
 def begin(session: Session, settings: Settings, person: Person, complete: bool) -> tuple[str, models.Session]:
-    """A new session: the secret for the cookie, and what is kept of it."""
+    """Begin a session; return the secret for the cookie, and the stored session."""
     secret = fresh()
     lasts = settings.session_hours * 3600 if complete else _INCOMPLETE_SECONDS
     kept = models.Session(id=digest(secret), person_id=person.id, csrf=fresh(), complete=complete, ends=now() + lasts)
@@ -30,7 +30,7 @@ def begin(session: Session, settings: Settings, person: Person, complete: bool) 
 
 
 def find(session: Session, secret: str) -> tuple[Person, models.Session] | None:
-    """Whose session this is, complete or not; None if it ended or the account is closed."""
+    """Return the user and the session, complete or not; None if it ended or the account is closed."""
     wanted = (
         sa.select(Person, models.Session)
         .join(models.Session, models.Session.person_id == Person.id)
@@ -43,7 +43,7 @@ def find(session: Session, secret: str) -> tuple[Person, models.Session] | None:
 def complete(
     session: Session, settings: Settings, person: Person, before: models.Session
 ) -> tuple[str, models.Session]:
-    """The second factor was shown: the incomplete session ends and a complete one begins, under another secret."""
+    """Replace the incomplete session by a complete one with another secret, after the second factor."""
     session.execute(sa.delete(models.Session).where(models.Session.id == before.id))
     return begin(session, settings, person, complete=True)
 
@@ -54,7 +54,7 @@ def end(session: Session, secret: str) -> None:
 
 
 def end_all(session: Session, person: Person, but: models.Session | None = None) -> int:
-    """Sign out everywhere, except perhaps here; how many sessions that were."""
+    """Sign out everywhere, except perhaps here; return the number of sessions."""
     wanted = sa.delete(models.Session).where(models.Session.person_id == person.id)
     if but is not None:
         wanted = wanted.where(models.Session.id != but.id)
@@ -62,6 +62,6 @@ def end_all(session: Session, person: Person, but: models.Session | None = None)
 
 
 def of(session: Session, person: Person) -> list[models.Session]:
-    """A person's open sessions, newest first."""
+    """Return a user's open sessions, newest first."""
     wanted = sa.select(models.Session).where(models.Session.person_id == person.id, models.Session.ends > now())
     return list(session.scalars(wanted.order_by(models.Session.created.desc())))

@@ -1,10 +1,10 @@
-"""The way in: password, second factor, session. Each step is in the audit log, whether it succeeded or not.
+"""Sign-in: password, second factor, session. The audit log records each step, whether it succeeded or not.
 
     sign_in ─► a complete session
-       └─────► an incomplete one ─► second_factor, or enrol and confirm where everybody needs one ─► a complete one
+       └─────► an incomplete one ─► second_factor, or enrol and confirm where every user needs one ─► a complete one
 
 A refusal reads the same for a wrong password, an unknown address and a closed account, and takes as long. A password
-is checked outside of any transaction: it is slow on purpose, and nobody else should wait for it.
+is checked outside of any transaction: it is slow on purpose, and others should not wait for it.
 """
 
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """Somebody came in, or came one step further.
+    """Result of a sign-in step.
 
     Attributes:
-        secret: for the cookie; what was there before no longer works.
-        session: what the hub keeps; `complete` says whether the second factor is still to come.
-        person: who.
+        secret: the secret for the cookie; the previous one is no longer valid.
+        session: the stored session; `complete` is False while the second factor is missing.
+        person: the user.
     """
 
     secret: str
@@ -49,18 +49,18 @@ class Entered:
 
 
 def sign_in(hub: "Hub", *, email: str, password: str, address: str, before: str = "") -> Entered:
-    """Show a password.
+    """Sign in with a password.
 
     Args:
         hub: the hub.
-        email: as it was typed.
-        password: as it was typed.
-        address: the network address it came from.
-        before: the secret of a session that this browser had; it ends.
+        email: the address as typed.
+        password: the password as typed.
+        address: the network address of the request.
+        before: the secret of this browser's previous session, which ends.
 
     Raises:
-        SignInFailed: it does not fit; what of it, is not said.
-        TooMany: too many wrong tries for this account or from this address.
+        SignInFailed: address or password is wrong; which, is not reported.
+        TooMany: too many failed attempts for this account or from this address.
     """
     person = _check(hub, email, password, address)
     renewed = passwords.seal(password) if passwords.outdated(person.password) else None
@@ -82,16 +82,16 @@ def sign_in(hub: "Hub", *, email: str, password: str, address: str, before: str 
 
 
 def prove(hub: "Hub", person: Person, password: str, address: str) -> None:
-    """Ask somebody who is signed in for their password again, before something that matters."""
+    """Check the password of a signed-in user again, before an important change."""
     _check(hub, person.email, password, address)
 
 
 def second_factor(hub: "Hub", secret: str, code: str, address: str) -> Entered:
-    """Show a code after the password: the incomplete session ends and a complete one begins.
+    """Check a code after the password: the incomplete session ends and a complete one begins.
 
     Raises:
         SignInFailed: the code is wrong or was used, or the session is gone.
-        TooMany: too many wrong codes for this person or from this address.
+        TooMany: too many wrong codes for this user or from this address.
     """
     with hub.database.writing() as session:
         person, before = _waiting(session, secret)
@@ -105,7 +105,7 @@ def second_factor(hub: "Hub", secret: str, code: str, address: str) -> Entered:
 
 
 def enroll_factor(hub: "Hub", person: Person) -> tuple[str, str]:
-    """Begin to set up a second factor: the secret for the app, and its otpauth address."""
+    """Begin to set up a second factor; return the secret for the app, and its otpauth address."""
     with hub.database.writing() as session:
         shown = totp.enroll(session, hub.keys, person, hub.settings.name)
         hub.audit.write(session, person.id, "person.factor_begun", f"person/{person.id}")
@@ -113,11 +113,11 @@ def enroll_factor(hub: "Hub", person: Person) -> tuple[str, str]:
 
 
 def confirm_factor(hub: "Hub", secret: str, code: str, address: str) -> Entered:
-    """Finish setting up: the app's first code. The session goes on under a new secret, the others end.
+    """Finish the set-up with the app's first code. The session continues with a new secret, the others end.
 
     Raises:
         BadForm: the code does not fit.
-        NotNow: nothing waits to be confirmed; above all, a factor that is there cannot be replaced this way.
+        NotNow: nothing waits to be confirmed; an existing factor cannot be replaced this way.
     """
     with hub.database.writing() as session:
         person, before = _known(session, secret)
@@ -131,10 +131,10 @@ def confirm_factor(hub: "Hub", secret: str, code: str, address: str) -> Entered:
 
 
 def remove_factor(hub: "Hub", person: Person, code: str, address: str) -> None:
-    """Take the second factor off, for one of its codes.
+    """Remove the second factor, with one of its codes.
 
     Raises:
-        NotNow: the hub asks everybody for one.
+        NotNow: the hub requires one of every user.
         SignInFailed: the code is wrong.
         TooMany: too many wrong codes.
     """
@@ -142,7 +142,7 @@ def remove_factor(hub: "Hub", person: Person, code: str, address: str) -> None:
         raise NotNow("this hub asks everybody for a second factor. If your device is lost, ask an operator.")
     with hub.database.writing() as session:
         found = person_here(session, person)
-        if found.totp_secret is None:  # before a try is counted: there is nothing to guess
+        if found.totp_secret is None:  # before an attempt is counted: there is nothing to guess
             raise NotNow("you have no second factor.")
         fits = _code_fits(hub, session, found, code, address)
         if fits:
@@ -173,7 +173,7 @@ def _check(hub: "Hub", email: str, password: str, address: str) -> Person:
             rate_limits.forget(session, (account,))
             rate_limits.give_back(session, place)
         else:
-            # Never what was typed: it may be a password in the wrong field.
+            # Never the input: it may be a password in the wrong field.
             whom = f"person/{person.id}" if person is not None else "person/unknown"
             hub.audit.write(session, None, "person.sign_in_failed", whom, address=address, locked=left == 0)
     if not fits or person is None:

@@ -1,10 +1,10 @@
-"""API tokens: a program acts for a person, for a while, within scopes.
+"""API tokens: a program acts for a user, for a limited time, within scopes.
 
     read   see datasets, schemas, mock data and one's own jobs
     work   plan and run
     share  what an owner does: upload, policies, decisions
 
-No scope reaches an operator's work or the account itself: a stolen token cannot make another one.
+No scope covers an operator's actions or the account itself: a stolen token cannot make another one.
 """
 
 from collections.abc import Iterable
@@ -27,11 +27,11 @@ _NOTE_EVERY_S = 3600
 
 
 def make(session: Session, person: Person, label: str, scopes: Iterable[str], days: int) -> str:
-    """A new token's secret, `clo_…`. It is shown once and cannot be shown again.
+    """Create a token; return its secret, `clo_…`, which is shown once.
 
     Raises:
         BadForm: no label, an unknown scope, or a time that is too long.
-        NotNow: the person has very many tokens already.
+        NotNow: the user has too many tokens already.
     """
     wanted, words = set(scopes), " ".join(label.split())
     if not words.isprintable() or not 1 <= len(words) <= 200:
@@ -50,7 +50,7 @@ def make(session: Session, person: Person, label: str, scopes: Iterable[str], da
 
 
 def find(session: Session, secret: str) -> tuple[Person, tuple[str, ...]] | None:
-    """Whose token this is and what it may do; None if it is unknown, revoked, too old, or the account is closed."""
+    """Return a token's user and scopes; None if it is unknown, revoked, too old, or the account is closed."""
     wanted = (
         sa.select(Person, Token.scopes)
         .join(Token, Token.person_id == Person.id)
@@ -61,7 +61,7 @@ def find(session: Session, secret: str) -> tuple[Person, tuple[str, ...]] | None
 
 
 def note_use(database: Database, secret: str) -> None:
-    """Remember that a token was used, at most once an hour: a program that asks often must not write as often."""
+    """Record that a token was used, at most once an hour, so that frequent requests do not write each time."""
     kept, stale = digest(secret), now() - _NOTE_EVERY_S
     due = (Token.secret == kept) & (Token.used.is_(None) | (Token.used < stale))
     with database.reading() as session:
@@ -72,14 +72,14 @@ def note_use(database: Database, secret: str) -> None:
 
 
 def of(session: Session, person: Person) -> list[Token]:
-    """A person's tokens that still work, newest first."""
+    """Return a user's valid tokens, newest first."""
     return list(
         session.scalars(sa.select(Token).where(Token.person_id == person.id, _open()).order_by(Token.id.desc()))
     )
 
 
 def revoke(session: Session, person: Person, number: int) -> Token:
-    """End one of the person's own tokens; NotHere if it is not theirs."""
+    """Revoke one of the user's own tokens; raise NotHere if it is not theirs."""
     token = session.get(Token, number) if 0 < number <= MOST else None
     if token is None or token.person_id != person.id or token.revoked:
         raise NotHere("you have no such token.")
@@ -89,7 +89,7 @@ def revoke(session: Session, person: Person, number: int) -> Token:
 
 
 def revoke_all(session: Session, person: Person) -> None:
-    """End all of a person's tokens."""
+    """Revoke all of a user's tokens."""
     session.execute(sa.update(Token).where(Token.person_id == person.id).values(revoked=True))
 
 

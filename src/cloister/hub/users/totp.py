@@ -1,7 +1,7 @@
-"""The second factor: six digits from an app, anew every thirty seconds (RFC 6238). Each works once.
+"""Second factor: six digits from an app, new every thirty seconds (RFC 6238). Each works once.
 
-The app's secret is sealed by the hub's master key; the database alone does not make codes. Who loses the app asks an
-operator, whose reset link takes the factor off.
+The app's secret is sealed by the hub's master key; codes cannot be made from the database alone. A user who loses the
+app asks an operator, whose reset link removes the factor.
 """
 
 import hmac
@@ -23,7 +23,7 @@ _SLACK = 1  # a clock may be one step off, either way
 
 
 class Seals(Protocol):
-    """What seals the secrets: the hub's master key."""
+    """Protocol for sealing the secrets: the hub's master key."""
 
     def seal(self, data: bytes, label: str) -> bytes:
         """Encrypt, bound to the label."""
@@ -35,7 +35,7 @@ class Seals(Protocol):
 
 
 def enroll(session: Session, keys: Seals, person: Person | int, issuer: str = "Cloister") -> tuple[str, str]:
-    """Make a secret for the person's app: the secret as text, and as an otpauth address. It counts after `confirm`.
+    """Create a secret for the user's app; return it as text and as an otpauth address. Active after `confirm`.
 
     Raises:
         NotNow: there is a second factor already; it must be removed first, which needs one of its codes.
@@ -50,7 +50,7 @@ def enroll(session: Session, keys: Seals, person: Person | int, issuer: str = "C
 
 
 def pending(keys: Seals, person: Person, issuer: str = "Cloister") -> tuple[str, str] | None:
-    """The secret that waits for its first code, as `enroll` gave it; None if none does."""
+    """Return the secret that waits for its first code, as `enroll` gave it; None if none does."""
     if person.totp_pending is None:
         return None
     text = keys.open(person.totp_pending, _label(person)).decode()
@@ -58,7 +58,7 @@ def pending(keys: Seals, person: Person, issuer: str = "Cloister") -> tuple[str,
 
 
 def confirm(session: Session, keys: Seals, person: Person | int, code: str) -> None:
-    """The app shows this code, so it has the secret: from now on the second factor is asked for.
+    """Activate the second factor with the app's first code, which proves that the app has the secret.
 
     Raises:
         NotNow: no secret waits for this.
@@ -75,14 +75,14 @@ def confirm(session: Session, keys: Seals, person: Person | int, code: str) -> N
 
 
 def check(session: Session, keys: Seals, person: Person | int, code: str) -> bool:
-    """Whether the code is right and has not been used. Whoever calls this limits the tries."""
+    """Return True if the code is right and has not been used. The caller limits the attempts."""
     found = person_here(session, person)
     if found.totp_secret is None:
         return False
     step = _fitting(keys.open(found.totp_secret, _label(found)).decode(), code, after=found.totp_last)
     if step is None:
         return False
-    # Of two who show the same code at once, the database lets one through.
+    # Of two concurrent uses of the same code, the database accepts one.
     used = sa.update(Person).where(Person.id == found.id, Person.totp_last < step).values(totp_last=step)
     fresh = session.connection().execute(used).rowcount == 1
     session.refresh(found)
@@ -90,13 +90,13 @@ def check(session: Session, keys: Seals, person: Person | int, code: str) -> boo
 
 
 def cancel(session: Session, person: Person | int) -> None:
-    """Forget a secret that was not confirmed."""
+    """Delete a secret that was not confirmed."""
     person_here(session, person).totp_pending = None
     session.flush()
 
 
 def remove(session: Session, person: Person | int) -> None:
-    """Take the second factor off."""
+    """Remove the second factor."""
     found = person_here(session, person)
     found.totp_secret = found.totp_pending = None
     session.flush()
@@ -107,7 +107,7 @@ def _fitting(secret: str, code: str, after: int) -> int | None:
     if len(given) != 6 or not (given.isascii() and given.isdigit()):
         return None
     maker, here = pyotp.TOTP(secret, interval=_STEP), int(now()) // _STEP
-    # Every step is compared, in even time; then those already used are left out.
+    # Every step is compared, in constant time; then those already used are left out.
     fits = [
         step for step in range(here - _SLACK, here + _SLACK + 1) if hmac.compare_digest(maker.at(step * _STEP), given)
     ]

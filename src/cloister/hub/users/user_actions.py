@@ -1,7 +1,7 @@
-"""What is done about accounts: each deed is one transaction, with its line in the audit log.
+"""Actions on accounts: each is one transaction, with its entry in the audit log.
 
-Pages and commands call these; `by` is who acts, None the command line on the hub's host. The rules are in `accounts`
-and `roles`. Nothing written to the log holds a secret, and a person is told when an operator touches their account.
+Pages and commands call these; `by` is the acting user, None the command line on the hub's host. The rules are in
+`accounts` and `roles`. The log never holds a secret, and a user is notified when an operator changes their account.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-# What operators do.
+# Actions of operators.
 
 
 def invite(
@@ -54,10 +54,10 @@ def invite(
     roles: Sequence[str] = (),
     days: float = 7,
 ) -> str:
-    """The secret of an invitation, to be shown once; its link is /invitation/SECRET.
+    """Create an invitation; return its secret, to be shown once. Its link is /invitation/SECRET.
 
-    An organisation is given by its number, or by its name: then it is made in the same transaction if it is missing,
-    with `country`, and a refused invitation makes none.
+    An organisation is given by its id, or by its name: then it is created in the same transaction if it is missing,
+    with `country`, and a refused invitation creates none.
     """
     with hub.database.writing() as session:
         place = None
@@ -79,7 +79,7 @@ def invite(
 
 
 def set_roles(hub: "Hub", by: Person | None, person: Person | int, roles: Sequence[str]) -> Change:
-    """Give a person exactly these roles."""
+    """Set a user's roles to exactly these."""
     with hub.database.writing() as session:
         found = person_here(session, person)
         change = accounts.set_roles(session, by, found, roles)
@@ -92,7 +92,7 @@ def set_roles(hub: "Hub", by: Person | None, person: Person | int, roles: Sequen
 
 
 def make_organisation(hub: "Hub", by: Person | None, name: str, country: str = "") -> Organisation:
-    """A new organisation."""
+    """Create an organisation."""
     with hub.database.writing() as session:
         made = accounts.make_organisation(session, by, name, country)
         hub.audit.write(
@@ -102,7 +102,7 @@ def make_organisation(hub: "Hub", by: Person | None, name: str, country: str = "
 
 
 def set_organisation(hub: "Hub", by: Person | None, person: Person | int, organisation: int | None) -> None:
-    """Let a person belong to an organisation, or to none."""
+    """Set a user's organisation, or none."""
     with hub.database.writing() as session:
         found = accounts.set_organisation(session, by, person, organisation)
         hub.audit.write(session, _id(by), "person.moved", f"person/{found.id}", organisation=organisation)
@@ -113,14 +113,14 @@ def set_organisation(hub: "Hub", by: Person | None, person: Person | int, organi
 
 
 def set_active(hub: "Hub", by: Person | None, person: Person | int, active: bool) -> None:
-    """Close an account, or open it again."""
+    """Close an account, or reopen it."""
     with hub.database.writing() as session:
         found = accounts.set_active(session, by, person, active)
         hub.audit.write(session, _id(by), "person.opened" if active else "person.closed", f"person/{found.id}")
 
 
 def make_reset_link(hub: "Hub", by: Person | None, person: Person | int, *, second_factor: bool = False) -> str:
-    """The secret of a reset link, to be shown once; its link is /reset/SECRET."""
+    """Create a reset link; return its secret, to be shown once. Its link is /reset/SECRET."""
     with hub.database.writing() as session:
         found = person_here(session, person)
         secret = accounts.make_reset_link(session, by, found, second_factor=second_factor)
@@ -131,7 +131,7 @@ def make_reset_link(hub: "Hub", by: Person | None, person: Person | int, *, seco
 
 
 def make_verify_link(hub: "Hub", by: Person | None, person: Person | int) -> str:
-    """The secret of a link that verifies an address, to be handed over; its link is /verify/SECRET."""
+    """Create a link that verifies an address; return its secret, to be passed on. Its link is /verify/SECRET."""
     with hub.database.writing() as session:
         found = person_here(session, person)
         secret = accounts.make_verify_link(session, by, found)
@@ -140,13 +140,13 @@ def make_verify_link(hub: "Hub", by: Person | None, person: Person | int) -> str
 
 
 def _tell_owners(hub: "Hub", session: Session, person: Person) -> None:
-    """Tell the owners of datasets whose policy names this person's verified address, or their organisation."""
+    """Notify the owners of datasets whose policy names this user's verified address, or their organisation."""
     session.refresh(person)
     place = person.organisation.name if person.organisation is not None else ""
     for dataset in session.scalars(sa.select(Dataset).where(Dataset.deleted.is_(None))):
         try:
             policy, _ = versions.current(hub, session, dataset)
-        except CloisterError:  # a policy that does not hold gives nobody anything
+        except CloisterError:  # an invalid policy grants nothing
             continue
         named = versions.addresses(policy)
         places = {one.casefold() for role in policy.roles for one in role.who.organisations}
@@ -160,13 +160,13 @@ def _tell_owners(hub: "Hub", session: Session, person: Person) -> None:
         tell(hub, session, dataset.owner_id, said, f"/datasets/{dataset.name}/policy")
 
 
-# What people do about themselves.
+# Actions of users on their own account.
 
 
 def sign_up(hub: "Hub", *, email: str, name: str, password: str, address: str, invitation: str | None = None) -> Person:
-    """Make an account, by an invitation or openly. Open ones are limited for each address they come from."""
+    """Create an account, by an invitation or openly. Open sign-ups are limited for each network address."""
     if invitation is None and hub.settings.open_sign_up:
-        # By itself, since a refusal counts too: it tells that an account exists.
+        # In its own transaction, since a refusal counts too: it reveals that an account exists.
         with hub.database.writing() as session:
             rate_limits.reserve(session, hub.settings, (rate_limits.key("sign-up", address),))
     with hub.database.writing() as session:
@@ -180,11 +180,11 @@ def sign_up(hub: "Hub", *, email: str, name: str, password: str, address: str, i
 
 
 def ask_verify_link(hub: "Hub", person: Person) -> None:
-    """Let a link be sent to one's own address. A worker sends it.
+    """Request a verification link to one's own address. A worker sends it.
 
     Raises:
         NotNow: the address is verified, or this hub sends no e-mail.
-        TooMany: it was asked for too often.
+        TooMany: it was requested too often.
     """
     if not (hub.settings.mail_folder or hub.settings.smtp_url):
         raise NotNow("this hub sends no e-mail. Ask an operator for a link that verifies your address.")
@@ -197,7 +197,7 @@ def ask_verify_link(hub: "Hub", person: Person) -> None:
 
 
 def verify(hub: "Hub", person: Person, secret: str) -> None:
-    """Verify one's address with the link that was sent to it. From now on policies believe it."""
+    """Verify one's address with the link that was sent to it. From now on policies accept it."""
     with hub.database.writing() as session:
         found = accounts.verify(session, person, secret)
         hub.audit.write(session, found.id, "person.verified", f"person/{found.id}")
@@ -205,7 +205,7 @@ def verify(hub: "Hub", person: Person, secret: str) -> None:
 
 
 def reset_password(hub: "Hub", secret: str, password: str, address: str) -> None:
-    """Set a password with a reset link: whoever holds the link, which works once."""
+    """Set a password with a reset link, which works once for its holder."""
     with hub.database.writing() as session:
         person = accounts.reset_password(session, secret, password)
         rate_limits.forget(
@@ -221,7 +221,7 @@ def reset_password(hub: "Hub", secret: str, password: str, address: str) -> None
 
 
 def change_password(hub: "Hub", person: Person, old: str, new: str, address: str, *, end_tokens: bool = True) -> None:
-    """Set a new password for the old one. Every session ends, this one too; and every token, unless they may stay."""
+    """Change one's password. Every session ends, this one too; and every token, unless they may stay."""
     prove(hub, person, old, address)
     with hub.database.writing() as session:
         accounts.change_password(session, person, new)
@@ -232,7 +232,7 @@ def change_password(hub: "Hub", person: Person, old: str, new: str, address: str
 
 
 def make_token(hub: "Hub", person: Person, label: str, scopes: Iterable[str], days: int) -> str:
-    """A token's secret, to be shown once."""
+    """Create a token; return its secret, to be shown once."""
     wanted = list(scopes)
     with hub.database.writing() as session:
         secret = tokens.make(session, person, label, wanted, days)
@@ -241,14 +241,14 @@ def make_token(hub: "Hub", person: Person, label: str, scopes: Iterable[str], da
 
 
 def revoke_token(hub: "Hub", person: Person, number: int) -> None:
-    """End one of one's own tokens."""
+    """Revoke one of one's own tokens."""
     with hub.database.writing() as session:
         token = tokens.revoke(session, person, number)
         hub.audit.write(session, person.id, "token.revoked", f"person/{person.id}", label=token.label)
 
 
 def end_sessions(hub: "Hub", person: Person) -> int:
-    """Sign out everywhere; how many sessions that were."""
+    """Sign out everywhere; return the number of sessions."""
     with hub.database.writing() as session:
         ended = sessions.end_all(session, person)
         hub.audit.write(session, person.id, "person.sessions_ended", f"person/{person.id}", sessions=ended)

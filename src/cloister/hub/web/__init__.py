@@ -1,14 +1,17 @@
-"""The hub in a browser and over HTTP: pages drawn on the server, and the same nouns as JSON under /api.
+"""Web interface of the hub: pages rendered on the server, and a JSON API under /api.
 
-    app.py        create_app(hub): everything put together
-    security.py   headers, cookies, body sizes, whose request it is by network address
-    context.py    who is visiting, CSRF, and `page(...)`: start here to write a page
-    forms.py      what a form sent, read safely
-    i18n.py      how times, losses and numbers are written
-    problems.py   how a refusal is shown: a page or JSON
-    charts.py     answers as pictures with error bars, drawn offline
-    pages/        one file a subject; each has a `router`
+    app.py        create_app(hub): the whole application
+    security.py   headers, cookies, body sizes, the client's network address
+    context.py    the visitor, CSRF, and `page(...)`: start here to write a page
+    forms.py      submitted forms, read safely
+    refill.py     refused forms, shown again as they were filled in
+    words.py      format of times, losses and numbers
+    problems.py   errors as a page or as JSON
+    charts.py     charts of answers with error bars, drawn offline; survey_charts.py: of surveys
+    spreadsheets.py  safe CSV files
+    pages/        one file per subject; each has a `router`
     api/          the same for programs
+    respondent/   the pages and requests of survey respondents
 
-Every page works without scripts; those in static/ are comforts.
+Every page works without scripts; those in static/ are optional.
 """

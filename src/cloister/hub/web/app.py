@@ -1,4 +1,4 @@
-"""The application: every page and every API call, with what protects them, around one hub."""
+"""Web application of one hub: every page and API call, with their protection."""
 
 import hashlib
 import importlib
@@ -39,7 +39,7 @@ MultiPartParser.spool_max_size = FILE_BODY
 
 
 def create_app(hub: "Hub") -> FastAPI:
-    """The web application of a hub.
+    """Create the web application of a hub.
 
     Args:
         hub: the hub; its database must be migrated.
@@ -47,10 +47,10 @@ def create_app(hub: "Hub") -> FastAPI:
     app = FastAPI(
         title="Cloister hub",
         version=__version__,
-        docs_url=None,  # they load scripts from elsewhere
+        docs_url=None,  # they load external scripts
         redoc_url=None,
         openapi_url="/api/openapi.json",
-        redirect_slashes=False,  # it would send people to whatever host the request names
+        redirect_slashes=False,  # it would redirect to whatever host the request names
         # Paths and query strings hold secrets: of invitations, of resets, of subject cards. No span gets them.
         telemetry={
             "tracing": False,
@@ -69,7 +69,7 @@ def create_app(hub: "Hub") -> FastAPI:
     app.mount("/static/local", Modules(directory=Path(local.__file__).parent / "client"), "local")
     app.mount("/static", StaticFiles(directory=_HERE / "static"), "static")
     # First, since routes are tried in order and most requests may be these. No `guard`: a respondent has no account,
-    # gets no cookie, and shows none.
+    # gets no cookie, and sends none.
     for router in _routers(respondent):
         app.include_router(router, include_in_schema=False)
     for router in _routers(api):
@@ -78,24 +78,24 @@ def create_app(hub: "Hub") -> FastAPI:
         app.include_router(router, dependencies=[Depends(guard)], include_in_schema=False)
     app.add_middleware(BodyLimit)
     app.add_middleware(NoSurprises)
-    app.add_middleware(SafeHeaders, settings=hub.settings)  # the outermost: the page about a surprise carries them too
+    app.add_middleware(SafeHeaders, settings=hub.settings)  # the outermost: error pages carry them too
     return app
 
 
 def _share(most: int, hub: "Hub") -> int:
-    """What one web process grants of a limit: each counts by itself, and all of them together must not grant more."""
+    """Return one web process's part of a limit: each counts by itself, and their sum must not exceed the limit."""
     return -(-most // max(1, hub.settings.web_processes))
 
 
 class Modules(StaticFiles):
-    """The JavaScript client, and nothing else of that folder."""
+    """Static files of the JavaScript client, and no other file of that folder."""
 
     async def get_response(self, path: str, scope: "Scope") -> "Response":
-        """A module, or 404."""
+        """Return a module, or 404."""
         if not path.endswith(".mjs"):
             raise HTTPException(404)
         response = await super().get_response(path, scope)
-        response.headers["content-type"] = "text/javascript"  # whatever the machine's own table says
+        response.headers["content-type"] = "text/javascript"  # independent of the machine's own table
         return response
 
 
@@ -119,7 +119,7 @@ def _templates() -> Environment:
 
 
 class _Missing(StrictUndefined):
-    """A name that a page does not know is a mistake, and fails; `{{ word if so }}` without an else is nothing."""
+    """Undefined name in a template: it fails, but `{{ word if so }}` without an else is empty."""
 
     __slots__ = ()
 
@@ -131,6 +131,6 @@ class _Missing(StrictUndefined):
 
 @lru_cache(maxsize=100)
 def _static(name: str) -> str:
-    """A file's address, with its content's mark so that browsers may keep it."""
+    """Return a file's address with its content hash, so that browsers may cache it."""
     content = (_HERE / "static" / name).read_bytes()
     return f"/static/{name}?{hashlib.sha256(content).hexdigest()[:10]}"

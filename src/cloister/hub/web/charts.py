@@ -1,6 +1,6 @@
-"""Answers as pictures: points with their intervals, drawn by Vega-Lite without a network.
+"""Charts of answers: points with their intervals, drawn by Vega-Lite without a network.
 
-A picture is drawn from the released result alone, so it costs nothing and can be drawn again.
+A chart is drawn from the released result alone, so it costs nothing and can be drawn again.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ INK: Mapping[Theme, Mapping[str, str]] = {
     "light": {"ink": "#1b2326", "soft": "#55616a", "line": "#dddad2", "accent": "#0f6b66", "card": "#ffffff"},
     "dark": {"ink": "#e6eaea", "soft": "#a3afb3", "line": "#303c40", "accent": "#6fc9c1", "card": "#1a2224"},
 }
-# Told apart by lightness too, for readers who do not see the colours (after Okabe and Ito).
+# Distinct in lightness too, for colour-blind readers (after Okabe and Ito).
 COLOURS: Mapping[Theme, Sequence[str]] = {
     "light": ("#0f6b66", "#b45309", "#3b4fa0", "#9c3d78", "#5b7a1e", "#6b6b6b"),
     "dark": ("#6fc9c1", "#f5b544", "#9db1ff", "#f09ac9", "#b6d66b", "#c4c4c4"),
@@ -37,12 +37,12 @@ COLOURS: Mapping[Theme, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture that can be drawn of a result.
+    """Chart that can be drawn of a result.
 
     Attributes:
-        column: whose numbers it shows.
+        column: the column with the numbers.
         groups: the columns along the axis and, if there are two, by colour.
-        text: what it shows, for those who do not see it.
+        text: alternative text.
     """
 
     column: str
@@ -51,7 +51,7 @@ class Picture:
 
 
 def pictures(result: Mapping[str, Any]) -> list[Picture]:
-    """Which pictures make sense of a table of cells: one for each column of numbers, if there are groups to compare."""
+    """Return the useful charts of a table of cells: one for each column of numbers, if there are groups to compare."""
     columns, rows = result.get("columns", []), result.get("rows", [])
     if not isinstance(rows, list):
         return []
@@ -70,7 +70,7 @@ def pictures(result: Mapping[str, Any]) -> list[Picture]:
 
 
 def svg(result: Mapping[str, Any], picture: Picture, theme: Theme = "light", size: Size = "wide") -> str:
-    """Draw a picture: across a page, across half of it, or for a phone."""
+    """Draw a chart: across a page, across half of it, or for a phone."""
     place = {column["name"]: i for i, column in enumerate(result["columns"])}
     places = column_digits(row[place[picture.column]] for row in result["rows"])
     points = []
@@ -89,7 +89,7 @@ def svg(result: Mapping[str, Any], picture: Picture, theme: Theme = "light", siz
 
 
 def bars(values: Sequence[Mapping[str, Any]], theme: Theme = "light", size: Size = "half") -> str:
-    """A histogram with intervals, for a profile: values of {label, value, low, high}, in order, one line for each."""
+    """Draw a histogram with intervals for a profile: {label, value, low, high} in order, one line each."""
     points = [{"order": i, "group": str(one["label"]), **_numbers(one)} for i, one in enumerate(values)]
     base = alt.Chart(alt.InlineData(values=points))
     ink = INK[theme]
@@ -108,7 +108,7 @@ def bars(values: Sequence[Mapping[str, Any]], theme: Theme = "light", size: Size
 
 
 def _dots(points: list[dict[str, Any]], picture: Picture, theme: Theme, size: Size) -> Any:
-    """Points with intervals: along an axis if the groups are numbers, else one line of text for each group."""
+    """Draw points with intervals: along an axis if the groups are numbers, else one line of text for each group."""
     base = alt.Chart(alt.InlineData(values=points))
     ink = INK[theme]
     shade: Any = alt.value(ink["accent"])
@@ -148,8 +148,8 @@ def _dots(points: list[dict[str, Any]], picture: Picture, theme: Theme, size: Si
 
 
 def name_axis(points: Sequence[Mapping[str, Any]], most: int) -> alt.Axis:
-    """An axis of names, one line each; `most` is how many pixels a name may take."""
-    # Readers' fonts differ in width from the one it is measured with: leave room for the widest.
+    """Return an axis of names, one line each; `most` is the limit of a name in pixels."""
+    # Fonts differ in width from the one used for measuring: leave space for the widest.
     room = min(
         round(1.18 * most) + 12, 12 + max((round(8.2 * len(str(point["group"]))) for point in points), default=0)
     )
@@ -157,7 +157,7 @@ def name_axis(points: Sequence[Mapping[str, Any]], most: int) -> alt.Axis:
 
 
 def draw(spec: str, theme: Theme) -> str:
-    """A Vega-Lite specification as an SVG, in the hub's look."""
+    """Render a Vega-Lite specification as an SVG, in the hub's style."""
     key = hashlib.sha256(spec.encode()).digest(), theme  # a specification may be as large as its picture
     text: str = _PICTURES.get(
         key, lambda: vl_convert.vegalite_to_svg(spec, config=_config(theme), allowed_base_urls=[])

@@ -1,4 +1,4 @@
-"""Who is visiting, what they may, and how a page is drawn.
+"""Visitor of a request, their rights, and the rendering of pages.
 
 A page in a few lines (web/pages/example.py; found by `create_app` by itself):
 
@@ -26,10 +26,10 @@ Its template:
       {{ parts.field("title", "Title", value=dataset.title, hint="Shown in lists.") }}
       {{ parts.button("Save") }}</form>{% endblock %}
 
-Dependencies: `visitor` (anybody), `signed_in`, `with_role("operator", …)` (any of these roles), and for /api
+Dependencies: `visitor` (all visitors), `signed_in`, `with_role("operator", …)` (any of these roles), and for /api
 `scoped("work")`: signed in, and a token must have that scope. A token works under /api only; a GET with it needs
-`read` at least. A rate limit is applied to everybody. What needs the database is `def` and runs in a thread; what needs
-none is `async def`, which saves the way there.
+`read` at least. A rate limit applies to every visitor. A route that needs the database is `def` and runs in a thread;
+one that does not is `async def`, which saves the thread.
 """
 
 import hashlib
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 __all__ = ["Visitor", "form", "go", "guard", "page", "scoped", "signed_in", "visitor", "with_role"]
 
 SCOPES = frozenset({"read", "work", "share"})
-# Requests that cost much more than others count as several: by the pattern of their route.
+# Expensive requests count as several: by the pattern of their route.
 _WEIGHTS = {
     ("POST", "/api/surveys/advice"): 10,
     ("POST", "/api/surveys"): 10,
@@ -81,19 +81,19 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Whoever sent this request.
+    """Sender of a request.
 
     Attributes:
         hub: the hub.
-        person: who is signed in, with the second factor if there is one; None for a stranger.
+        person: the signed-in user, with the second factor if there is one; None for a stranger.
         session: the browser's session; None with a token.
-        pending: who has shown a password but not yet the second factor.
-        scopes: what a token allows; everything for a browser.
-        token: whether a token was shown instead of a cookie.
-        csrf: what a form must send back.
+        pending: the user whose password was checked but not yet the second factor.
+        scopes: the scopes of a token; all of them for a browser.
+        token: True if a token was sent instead of a cookie.
+        csrf: the token that a form must send back.
         environment: time, country and network, for policies.
         address: the network address.
-        unread: how many notices wait.
+        unread: the number of unread notifications.
     """
 
     hub: "Hub"
@@ -109,18 +109,18 @@ class Visitor:
 
     @property
     def who(self) -> Person:
-        """The person; only a stranger has none."""
+        """Return the user; raise for a stranger."""
         if self.person is None:
             raise SignInFailed("this page is for people who are signed in.")
         return self.person
 
     def has(self, *roles: str) -> bool:
-        """Whether the person holds one of these roles."""
+        """Return True if the user has one of these roles."""
         return self.person is not None and any(role in self.person.roles for role in roles)
 
 
 def visitor(request: Request) -> Visitor:
-    """Who is visiting. Slows down whoever asks too often."""
+    """Return the visitor. Limits the rate of requests."""
     hub: Hub = request.app.state.hub
     address = client_address(request, hub.settings)
     secret = _bearer(request)
@@ -155,7 +155,7 @@ def visitor(request: Request) -> Visitor:
 
 
 async def signed_in(request: Request, here: Annotated[Visitor, Depends(visitor)]) -> Visitor:
-    """Somebody with an account."""
+    """Require a signed-in user."""
     if here.person is None:
         raise SignInFailed("this page is for people who are signed in.")
     lacks = here.hub.settings.require_totp and here.person.totp_secret is None
@@ -165,7 +165,7 @@ async def signed_in(request: Request, here: Annotated[Visitor, Depends(visitor)]
 
 
 def with_role(*roles: str) -> Callable[..., Awaitable[Visitor]]:
-    """A dependency: somebody who holds one of these roles."""
+    """Return a dependency that requires one of these roles."""
 
     async def check(here: Annotated[Visitor, Depends(signed_in)]) -> Visitor:
         if not here.has(*roles):
@@ -176,7 +176,7 @@ def with_role(*roles: str) -> Callable[..., Awaitable[Visitor]]:
 
 
 def scoped(scope: str) -> Callable[..., Awaitable[Visitor]]:
-    """A dependency for /api: signed in, and if by a token then one with this scope."""
+    """Return a dependency for /api: signed in, and a token must have this scope."""
 
     async def check(here: Annotated[Visitor, Depends(signed_in)]) -> Visitor:
         if scope not in here.scopes:
@@ -187,7 +187,7 @@ def scoped(scope: str) -> Callable[..., Awaitable[Visitor]]:
 
 
 async def form(request: Request) -> Form:
-    """What the form sent. Its CSRF token was checked by `guard`, which stands before every route.
+    """Return the submitted form. Its CSRF token was checked by `guard`, which runs before every route.
 
     A route that takes files does not depend on this: it checks the visitor's right first, and then awaits it.
     """
@@ -195,7 +195,7 @@ async def form(request: Request) -> Form:
 
 
 async def guard(request: Request, here: Annotated[Visitor, Depends(visitor)]) -> None:
-    """Stands before every route: a request that changes something must come from our own page, or carry a token."""
+    """Check, before every route, that a request that changes something comes from our own page or carries a token."""
     if here.token:
         wanted = {"read"} if request.method in _SAFE else {"work", "share"}
         if not wanted & here.scopes:
@@ -203,9 +203,9 @@ async def guard(request: Request, here: Annotated[Visitor, Depends(visitor)]) ->
         return
     if request.method in _SAFE:
         return
-    api = request.url.path.startswith("/api/")  # there the header is asked for: no body is read to find a token
+    api = request.url.path.startswith("/api/")  # there the header is required: no body is read to find a token
     if here.person is None and here.pending is None and api:
-        return  # without cookie and token: the route itself says that one must sign in
+        return  # without cookie and token: the route itself requires sign-in
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Denied("this was sent from another site's page.")
     shown = request.headers.get("x-csrf", "")
@@ -213,7 +213,7 @@ async def guard(request: Request, here: Annotated[Visitor, Depends(visitor)]) ->
     if kind.startswith("multipart/form-data"):
         if here.person is None:
             raise SignInFailed("only people who are signed in send files.")  # before a stranger's file fills the memory
-        # Beside the body: a file is not read before its sender's right to send one is known (see `form`).
+        # Beside the body: a file is not read before its sender's right to upload is known (see `form`).
         shown = shown or request.query_params.get("csrf", "")
     elif not shown and not api and kind.startswith("application/x-www-form-urlencoded"):
         shown = (await form(request)).get("csrf", "")
@@ -222,9 +222,9 @@ async def guard(request: Request, here: Annotated[Visitor, Depends(visitor)]) ->
 
 
 def page(request: Request, template: str, status: int = 200, **values: Any) -> Response:
-    """Draw a page. Every template also knows `visitor`, `csrf`, `hub_name`, `path` and `said`.
+    """Render a page. Every template also has `visitor`, `csrf`, `hub_name`, `path` and `said`.
 
-    A page that answers a refused form has that form filled in as it was sent, but for secrets.
+    A page that answers a refused form shows that form as it was filled in, except for secrets.
     """
     here: Visitor | None = getattr(request.state, "visitor", None)
     hub: Hub = request.app.state.hub
@@ -252,7 +252,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
 
 
 def go(request: Request, path: str, said: str = "") -> Response:
-    """Send the browser to another of our pages after a post; `said` is shown there once."""
+    """Redirect to another page of the hub after a post; `said` is shown there once."""
     response = RedirectResponse(inside(path), 303)
     here: Visitor | None = getattr(request.state, "visitor", None)
     if said and here is not None:
@@ -262,7 +262,7 @@ def go(request: Request, path: str, said: str = "") -> Response:
 
 
 def _read_said(cookie: str, here: Visitor | None) -> str:
-    # Signed with what only this session knows: nobody can put words into the hub's mouth through a cookie.
+    # Signed with a secret of this session: no other site can set the sentence through a cookie.
     if here is None or len(cookie) <= 32:
         return ""
     said = unquote(cookie[32:])
@@ -271,13 +271,13 @@ def _read_said(cookie: str, here: Visitor | None) -> str:
 
 
 def _bearer(request: Request) -> str:
-    """A token shown to the API; pages do not take any."""
+    """Return the token of an API request; pages accept none."""
     word, _, secret = request.headers.get("authorization", "").partition(" ")
     return secret.strip() if word.lower() == "bearer" and request.url.path.startswith("/api/") else ""
 
 
 def _stranger_csrf(request: Request, hub: "Hub") -> str:
-    """For forms before signing in: bound to a cookie of the visit."""
+    """Return the CSRF token for forms before sign-in: bound to a cookie of the visit."""
     visit = request.cookies.get(cookie_name(hub.settings, "visit"), "")
     if len(visit) < 32:
         visit = secrets.token_urlsafe(32)

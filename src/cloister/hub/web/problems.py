@@ -1,6 +1,6 @@
-"""How a refusal is shown: as a page to a person, as JSON to a program. The sentence is the error's own.
+"""Errors as a page for a person or as JSON for a program. The message is the error's own.
 
-A form that is refused comes back as the page it was on, with the sentence above it and everything that was typed.
+A refused form is shown again on its page, with the message above it and everything that was typed.
 """
 
 import logging
@@ -24,9 +24,9 @@ from cloister.privacy.errors import CloisterError
 __all__ = ["install", "show", "status_of", "title_of", "unforeseen"]
 
 _LOG = logging.getLogger("cloister.hub.web")
-_BUSY_S = 5  # when to come back to a hub that cannot serve now
+_BUSY_S = 5  # when to retry a hub that cannot serve now
 
-# The first that fits counts; so the narrow ones stand first.
+# The first match counts, so the narrow ones come first.
 _STATUS: tuple[tuple[type[CloisterError], int], ...] = (
     (errors.SignInFailed, 401),
     (errors.Denied, 403),
@@ -57,18 +57,18 @@ _TITLES = {
 
 
 def status_of(error: CloisterError) -> int:
-    """The HTTP status that says what an error says."""
+    """Return the HTTP status of an error."""
     if isinstance(error, errors.UploadRefused) and "longer than" in str(error):
         return 413
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
 def title_of(status: int) -> str:
-    """What a page with this status is headed."""
+    """Return the heading of a page with this status."""
     return _TITLES.get(status, "Something went wrong")
 
 
-# What to do next, where the error's own words are for Python or for the command line.
+# What to do next, where the error's own text is for Python or for the command line.
 _IN_BROWSER: dict[type[CloisterError], str] = {
     errors.BadLoss: "Write a loss in words: rho 0.01, epsilon 0.5, or epsilon 0.5 delta 1e-8.",
     errors.BadNumber: "Write a plain number, such as 1 or 0.1.",
@@ -79,24 +79,24 @@ _IN_BROWSER: dict[type[CloisterError], str] = {
 
 
 def way_out(error: CloisterError) -> str:
-    """What somebody at a page can do next."""
+    """Return what the reader of a page can do next."""
     return next((text for kind, text in _IN_BROWSER.items() if isinstance(error, kind)), error.way_out)
 
 
 def install(app: FastAPI) -> None:
-    """Teach the application to show every error."""
+    """Install the handlers of every error."""
     app.add_exception_handler(CloisterError, _refused)
     app.add_exception_handler(RequestValidationError, _unreadable)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(DataError, _unstorable)
-    for kind in (UnicodeError, OverflowError, RecursionError):  # what was sent fits into no number or text
+    for kind in (UnicodeError, OverflowError, RecursionError):  # the input fits into no number or text
         app.add_exception_handler(kind, _unstorable)
     app.add_exception_handler(OperationalError, _busy)
     app.add_exception_handler(PoolTimeout, _busy)
 
 
 def unforeseen(request: Request, number: str) -> Response:
-    """The answer to an error that nobody foresaw. It says nothing about it but a number to quote."""
+    """Return the response to an unexpected error. It holds only a number to quote."""
     message = f"Something went wrong on our side. Nothing more was done. Quote {number} when you report it."
     if _for_program(request):
         return JSONResponse({"code": "CLO-500", "message": message, "way_out": "Try again later."}, 500)
@@ -112,8 +112,8 @@ def unforeseen(request: Request, number: str) -> Response:
 def show(
     request: Request, status: int, message: str, way_out: str = "", code: str = "", why: str = "", **headers: str
 ) -> Response:
-    """A refusal as a page or as JSON; `why` is the address of the page that explains it."""
-    message = message.encode("utf-8", "replace").decode()  # it may quote half a character that was sent
+    """Return an error as a page or as JSON; `why` is the address of the page that explains it."""
+    message = message.encode("utf-8", "replace").decode()  # it may quote a lone surrogate from the input
     if _for_program(request):
         body = {"code": code, "message": message, "way_out": way_out}
         return JSONResponse(body, status, headers)
@@ -151,14 +151,14 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _unreadable(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    # Where, not what: the value sent back could be a password.
+    # The place, not the value: the value could be a password.
     problems = [f"{_where(one.get('loc', ()))}: {str(one.get('msg', '')).lower()}" for one in error.errors()]
     return show(request, 422, "; ".join(problems) + ".", errors.BadForm.way_out, errors.BadForm.code)
 
 
 async def _unstorable(request: Request, error: Exception) -> Response:
-    # The hub's own database, which holds no rows of anybody: a NUL, half a character, a number or a text that is too
-    # long for a column, lists in lists without an end.
+    # The hub's own database, which holds no rows of datasets: a NUL, a lone surrogate, a number or a text that is too
+    # long for a column, lists nested without end.
     facts = error_facts(error)
     _LOG.info("unreadable: %s at %s", *facts.values(), extra={"facts": facts})
     problem = errors.BadForm("a text or a number is too long, or holds a sign that cannot be stored.")
@@ -166,7 +166,7 @@ async def _unstorable(request: Request, error: Exception) -> Response:
 
 
 async def _busy(request: Request, error: Exception) -> Response:
-    """The hub's own database cannot be used now: another writer has it, or it is down. Nothing was done."""
+    """Report that the hub's own database is locked or down. Nothing was done."""
     facts = error_facts(error)
     _LOG.warning("unavailable: %s at %s", *facts.values(), extra={"facts": facts})
     message = "the hub's database is busy. Nothing was done."
@@ -199,14 +199,14 @@ def _for_program(request: Request) -> bool:
     return "application/json" in accepted and "text/html" not in accepted
 
 
-# A form that was refused is shown again, as it was filled in.
+# A refused form is shown again, as it was filled in.
 
-_KEPT = (403, 409, 413, 422, 429, 503)  # refusals after which somebody corrects what they typed, or sends it again
+_KEPT = (403, 409, 413, 422, 429, 503)  # errors after which a user corrects the input, or sends it again
 
 
 async def _form_again(request: Request, status: int, error: CloisterError) -> Response | None:
-    """The page that a refused form was on, with what was typed and what is wrong; None if there is no such page."""
-    sent = sent_by(request)  # what was not read until now is not read here
+    """Return the page of a refused form, with the input and the problem; None if there is no such page."""
+    sent = sent_by(request)  # an unread body is not read here
     if request.method != "POST" or status not in _KEPT or sent is None or _for_program(request):
         return None
     page_path = page_of(request)
@@ -224,7 +224,7 @@ _SAME = ("type", "asgi", "http_version", "scheme", "client", "server")  # of a r
 
 
 async def _get(request: Request, address: str) -> tuple[str, list[bytes]]:
-    """What this visitor gets at an address of this hub, if that is a page, and its cookies."""
+    """Return the response to this visitor at an address of this hub, if that is a page, and its cookies."""
     parts = urlsplit(address)
     dropped = (b"content-length", b"content-type", b"transfer-encoding")
     scope = {

@@ -1,4 +1,4 @@
-"""A form that was refused, drawn again as it was filled in: never passwords, one-time codes or files.
+"""Refused forms, rendered again as they were filled in: never passwords, one-time codes or files.
 
 a handler draws its page again ─► page() fills the form in                  (context.py)
 a handler only raises          ─► the page the form was on, filled in       (problems.py)
@@ -17,24 +17,24 @@ from cloister.hub.web.forms import inside
 
 __all__ = ["PAGE", "Refill", "page_of", "referer", "refilled", "sent_by"]
 
-PAGE = "cloister-page"  # the field in which a form that is shown again says which page it is on
+PAGE = "cloister-page"  # the field in which a repeated form names its page
 _TYPED = ("checkbox", "file", "hidden", "image", "password", "radio", "reset", "submit")  # inputs without typed text
-_SECRET = ("one-time-code", "current-password", "new-password")  # what browsers are told about a field
+_SECRET = ("one-time-code", "current-password", "new-password")  # autocomplete values of a field
 
 
 def sent_by(request: Request) -> list[tuple[str, str]] | None:
-    """The texts of a form that was read; None if none was."""
+    """Return the texts of a form that was read; None if none was."""
     sent: FormData | None = getattr(request, "_form", None)
     return None if sent is None else [(name, value) for name, value in sent.multi_items() if isinstance(value, str)]
 
 
 def page_of(request: Request) -> str:
-    """The address of the page that a form was on; empty if nobody knows."""
+    """Return the address of a form's page; empty if unknown."""
     return inside(dict(sent_by(request) or ()).get(PAGE, "") or referer(request), "")
 
 
 def referer(request: Request) -> str:
-    """The page of this hub that the request came from, as a path; empty if there is none."""
+    """Return the page of this hub from which the request came, as a path; empty if there is none."""
     parts = urlsplit(request.headers.get("referer", ""))
     if not parts.netloc or parts.netloc != request.headers.get("host", ""):
         return ""
@@ -42,7 +42,7 @@ def referer(request: Request) -> str:
 
 
 def refilled(request: Request, words: str) -> str:
-    """A page that answers a refused form, with that form filled in as it was sent."""
+    """Return a page that answers a refused form, with that form filled in as it was sent."""
     sent = sent_by(request)
     if sent is None:
         return words
@@ -50,14 +50,14 @@ def refilled(request: Request, words: str) -> str:
 
 
 class Refill(HTMLParser):
-    """A page of ours with one of its forms filled in as it was sent. Secrets and files are never filled in.
+    """Page with one of its forms filled in as it was sent. Secrets and files are never filled in.
 
     Args:
         here: the page's path, to which forms without an action send.
         action: the path that the form was sent to.
-        sent: its texts.
-        page: the address at which the page is found again; the form says it from then on. Empty: nobody knows.
-        notice: what is put above everything else, as HTML.
+        sent: the texts that were sent.
+        page: the address at which the page is found again; the form says it from then on. Empty: unknown.
+        notice: HTML to insert above everything else.
     """
 
     def __init__(self, here: str, action: str, sent: Sequence[tuple[str, str]], page: str, notice: str = "") -> None:
@@ -82,7 +82,7 @@ class Refill(HTMLParser):
         return "".join(self._out)
 
     def _sent_one(self) -> int:
-        """Which form was sent: the first with these hidden values and all these fields, or with these values; or -1."""
+        """Return the index of the sent form: the first with these hidden values and fields, or values only; or -1."""
         fitting = [at for at, hidden in enumerate(self._forms) if all(self._said(*one) for one in hidden.items())]
         sent = self._values.keys() - {"csrf", PAGE}
         whole = [at for at in fitting if sent <= self._names[at]]
@@ -149,7 +149,7 @@ class Refill(HTMLParser):
         return text
 
     def _leads(self, action: str) -> bool:
-        """Whether a form with this action sends to the address that was sent to; a query may carry a CSRF token."""
+        """Return True if a form with this action sends to the address; a query may carry a CSRF token."""
         return unquote(urlsplit(action).path) == self._action
 
     def handle_endtag(self, tag: str) -> None:
@@ -192,7 +192,7 @@ def _tag(tag: str, found: dict[str, str]) -> str:
 
 
 def _without_password(text: str) -> str:
-    """An address without user, password and options, any of which may be secret; other text without passwords.
+    """Return an address without user, password and options, any of which may be secret; other text without passwords.
 
     >>> _without_password("postgresql://ann:s3cr/t@host:5432/visits?sslmode=require&password=s3cret")
     'postgresql://host:5432/visits'

@@ -1,4 +1,4 @@
-"""What every answer carries, what no request may do: headers, cookies, body sizes, and an end for surprises.
+"""Protection of every request and response: headers, cookies, body sizes, unexpected errors.
 
 These wrap the whole application, so that no page can forget them.
 """
@@ -37,7 +37,7 @@ __all__ = [
 _LOG = logging.getLogger("cloister.hub.web")
 _MB = 1024 * 1024
 PAGE_BODY = 2 * _MB  # a form or a JSON body
-_SILENCE_S = 60.0  # a body of which nothing comes for so long is given up
+_SILENCE_S = 60.0  # a body without data for this long is given up
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 FILE_BODY = 64 * _MB  # a file sent with a form, by a browser without scripts
 _TAKES_FILES = re.compile(r"/datasets/[^/]+/versions/files|(/api)?/datasets/[^/]+/tables")
@@ -61,12 +61,12 @@ _HEADERS = {
 
 
 def cookie_name(settings: Settings, word: str = "session") -> str:
-    """A cookie's name; over TLS with the prefix that binds it to this very host."""
+    """Return a cookie's name; over TLS with the prefix that binds it to this host."""
     return f"__Host-cloister-{word}" if settings.secure else f"cloister-{word}"
 
 
 def set_cookie(response: Response, settings: Settings, value: str, word: str = "session", hours: int = 0) -> None:
-    """Give the browser a secret that no script can read and no other site can send along with a post."""
+    """Set a cookie that no script can read and no other site can send along with a post."""
     response.set_cookie(
         cookie_name(settings, word),
         value,
@@ -79,7 +79,7 @@ def set_cookie(response: Response, settings: Settings, value: str, word: str = "
 
 
 def drop_cookie(response: Response, settings: Settings, word: str = "session") -> None:
-    """Take it back."""
+    """Delete a cookie."""
     response.delete_cookie(cookie_name(settings, word), path="/", secure=settings.secure, httponly=True, samesite="lax")
 
 
@@ -87,14 +87,14 @@ def drop_cookie(response: Response, settings: Settings, word: str = "session") -
 
 
 def client_address(request: HTTPConnection, settings: Settings) -> str:
-    """The address a request came from; X-Forwarded-For is believed as far as trusted proxies wrote it."""
+    """Return the client's address; X-Forwarded-For is accepted as far as trusted proxies wrote it."""
     address = request.client.host if request.client else ""
     trusted = _networks(settings.trusted_proxies.split(","))
     if not trusted:
         return address
     chain = [part.strip() for line in request.headers.getlist("x-forwarded-for") for part in line.split(",")]
     while chain and _within(address, trusted):
-        address = chain.pop()  # from the right: what stands further left may be made up by the sender
+        address = chain.pop()  # from the right: entries further left may be invented by the sender
     return address
 
 
@@ -113,7 +113,7 @@ def _within(address: str, networks: Iterable[ipaddress.IPv4Network | ipaddress.I
 
 
 class SafeHeaders:
-    """Headers on every answer. Pages are not kept by browsers or proxies; files under /static are."""
+    """Headers on every response. Browsers and proxies do not store pages; they may store files under /static."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
@@ -128,7 +128,7 @@ class SafeHeaders:
             return
         cache = "no-store"
         if scope["path"].startswith("/static/"):
-            # An address with its content's mark never changes what it holds.
+            # An address with its content hash never changes its content.
             cache = "public, max-age=31536000, immutable" if scope["query_string"] else "no-cache"
 
         async def send_safely(message: Message) -> None:
@@ -143,9 +143,9 @@ class SafeHeaders:
 
 
 class KnownHosts:
-    """Refuses requests for other names than the hub's own: a page elsewhere must not reach it under a name of its own.
+    """Refuses requests for host names other than the hub's own: prevents DNS rebinding.
 
-    A health check may come under any name: it tells nothing. Around the application of a hub that is served.
+    A health check may come under any name: it reveals nothing. Wraps the application of a hub that is served.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -172,13 +172,13 @@ class KnownHosts:
 
 
 class BodyLimit:
-    """Stops reading a body that is too long, whatever its Content-Length says, or that does not come."""
+    """Stops reading a body that is too long, whatever its Content-Length says, or that stalls."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     def most(self, scope: Scope) -> int:
-        """How many bytes this request may bring."""
+        """Return the largest allowed body of this request in bytes."""
         if scope["method"] == "PUT" and scope["path"].startswith("/api/uploads/"):
             return LARGEST_PIECE  # of a file; it is read after its sender's right is known
         return FILE_BODY if _TAKES_FILES.fullmatch(scope["path"]) else PAGE_BODY
@@ -202,7 +202,7 @@ class BodyLimit:
 
         async def receive_some() -> Message:
             nonlocal got, whole
-            if whole:  # what comes now is that the client has gone
+            if whole:  # the next message is that the client has disconnected
                 return await receive()
             try:
                 message = await asyncio.wait_for(receive(), _SILENCE_S)
@@ -219,7 +219,7 @@ class BodyLimit:
 
 
 class NoSurprises:
-    """An error nobody foresaw becomes a plain page, and a log line without its message.
+    """Turns an unexpected error into a plain page, and a log line without its message.
 
     The text of an unknown error may hold a value from a private table, so only its type and place are written.
     """
@@ -228,7 +228,7 @@ class NoSurprises:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request and write one line about it."""
+        """Serve a request and write one log line."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -246,7 +246,7 @@ class NoSurprises:
         try:
             await self.app(scope, receive, send_noting)
         except ClientDisconnect:
-            status = 499  # gave up while sending: nobody waits for an answer
+            status = 499  # disconnected while sending: there is no client to answer
         except Exception as error:
             facts = error_facts(error)
             _LOG.error("unforeseen %s at %s", *facts.values(), extra={"facts": {"request": number, **facts}})

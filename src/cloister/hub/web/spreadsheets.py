@@ -1,4 +1,4 @@
-"""CSV for spreadsheets, which run a cell that begins like a formula: such a text is given an apostrophe first."""
+"""CSV for spreadsheets, which run a cell that begins like a formula: such a text gets a leading apostrophe."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ _BEGINS_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def csv_of(names: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """Rows under their names. Numbers stay numbers; nothing is written for what is missing."""
+    """Return rows under their names. Numbers stay numbers; missing values are empty."""
     sink = io.StringIO()
     writer = csv.writer(sink)
     writer.writerow([_cell(name) for name in names])
@@ -25,11 +25,11 @@ def csv_of(names: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
 
 
 def csv_of_parquet(settings: "Settings", content: bytes, caller: object) -> bytes:
-    """A Parquet file as CSV, made in a process with limits: a few hundred bytes can stand for a huge table.
+    """Convert a Parquet file to CSV in a process with limits: a few hundred bytes can unpack to a huge table.
 
     Raises:
         UploadRefused: it takes too much memory or time, or is longer than one download may be.
-        TooMany: the caller has one under way.
+        TooMany: the caller has one running.
     """
     from cloister.hub.datasets.bounded import run_bounded
 
@@ -44,7 +44,7 @@ def _parquet_text(content: bytes) -> str:
 
 
 def csv_of_table(table: "pa.Table") -> bytes:
-    """A table of Arrow."""
+    """Convert an Arrow table."""
     return csv_of(table.column_names, zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Pictures of a survey: shares with intervals, a mean on its scale, a cross-table, and two sources side by side."""
+"""Charts of a survey: shares with intervals, a mean on its scale, a cross-table, and two sources side by side."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from cloister.hub.web.charts import COLOURS, INK, Size, Theme, draw, name_axis
 __all__ = ["both", "heat", "mean", "means", "shares"]
 
 _WIDTH: Mapping[Size, int] = {"wide": 640, "half": 300, "narrow": 180}
-_LONG = 26  # more values than this stand along an axis, not in lines of text
+_LONG = 26  # more values than this are placed along an axis, not in lines of text
 _MOST_LINES = 40
 _KINDS = ("projected", "raw, with its interval")
 
@@ -19,11 +19,11 @@ _KINDS = ("projected", "raw, with its interval")
 def shares(
     rows: Sequence[Mapping[str, Any]], ordered: bool = False, theme: Theme = "light", size: Size = "wide"
 ) -> str:
-    """Shares of values: a bar for what can be, a point with its interval for what was measured.
+    """Draw shares of values: a bar for the projected share, a point with its interval for the measured one.
 
     Args:
         rows: as `Found.rows` gives them.
-        ordered: whether the values have an order of their own: then many of them stand along an axis.
+        ordered: True if the values have a natural order: then many of them are placed along an axis.
         theme: light or dark.
         size: of the page.
     """
@@ -89,7 +89,7 @@ def _scale(points: Sequence[Mapping[str, Any]], floor: float = 0.0) -> alt.Scale
 def mean(
     found: Mapping[str, Any], bounds: tuple[float, float], unit: str, theme: Theme = "light", size: Size = "wide"
 ) -> str:
-    """A mean with its interval, on the whole of its public scale."""
+    """Draw a mean with its interval, on the whole of its public scale."""
     point = {"value": found["raw"], "low": found["low"], "high": found["high"], "group": "mean"}
     base = alt.Chart(alt.InlineData(values=[point]))
     scale = alt.Scale(domain=[min(bounds[0], point["low"]), max(bounds[1], point["high"])], nice=False, zero=False)
@@ -110,9 +110,9 @@ def mean(
 def heat(
     cells: Sequence[Mapping[str, Any]], names: tuple[str, str], theme: Theme = "light", size: Size = "wide"
 ) -> str:
-    """A cross-table: cells of {first, second, share}; a large share is dark, and says its number.
+    """Draw a cross-table: cells of {first, second, share}; a large share is dark, with its number.
 
-    Of answers to one question at most 40 are drawn, those with the largest shares; all are in the table.
+    At most 40 answers to one question are drawn, those with the largest shares; all are in the table.
     """
     cells = _largest(_largest(cells, "first"), "second")
     base = alt.Chart(alt.InlineData(values=list(cells)))
@@ -156,7 +156,7 @@ def _largest(cells: Sequence[Mapping[str, Any]], side: str) -> list[Mapping[str,
 
 
 def both(points: Sequence[Mapping[str, Any]], theme: Theme = "light", size: Size = "wide") -> str:
-    """Two sources side by side: points of {group, source, value, low, high}."""
+    """Draw two sources side by side: points of {group, source, value, low, high}."""
     base = alt.Chart(alt.InlineData(values=list(points)))
     count = len({one["group"] for one in points})
     shade = alt.Color("source:N", title=None, sort=None, scale=alt.Scale(range=list(COLOURS[theme])))
@@ -182,7 +182,7 @@ def both(points: Sequence[Mapping[str, Any]], theme: Theme = "light", size: Size
 
 
 def means(points: Sequence[Mapping[str, Any]], title: str, theme: Theme = "light", size: Size = "wide") -> str:
-    """A mean with its interval for each group: points of {group, value, low, high}."""
+    """Draw a mean with its interval for each group: points of {group, value, low, high}."""
     base = alt.Chart(alt.InlineData(values=list(points)))
     ink = INK[theme]
     up = alt.Y("group:N", sort=None, title=None, axis=name_axis(points, 110 if size == "narrow" else 220))

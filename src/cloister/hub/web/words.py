@@ -1,4 +1,4 @@
-"""How times, losses and numbers are written on pages."""
+"""Format of times, losses and numbers on pages."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -10,26 +10,26 @@ from cloister.privacy.loss import Loss
 from cloister.privacy.number import show
 
 __all__ = ["FILTERS", "cell_text", "column_digits", "group_text", "loss_text", "number_text"]
-_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # the order of letters
+_TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # text direction
 
 
 def iso(seconds: float) -> str:
-    """For machines: 2026-03-01T09:30:00Z."""
+    """Format a time for machines: 2026-03-01T09:30:00Z."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def when(seconds: float) -> str:
-    """For people: 1 March 2026, 09:30 UTC."""
+    """Format a time for people: 1 March 2026, 09:30 UTC."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%-d %B %Y, %H:%M UTC")
 
 
 def day(seconds: float) -> str:
-    """For people: 1 March 2026."""
+    """Format a day for people: 1 March 2026."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%-d %B %Y")
 
 
 def loss_text(value: Any) -> str:
-    """A loss as people read it: ε 0.5, δ 1e-07. Takes a Loss or what its to_json() wrote."""
+    """Format a loss: ε 0.5, δ 1e-07. Takes a Loss or what its to_json() wrote."""
     if value is None:
         return "nothing"
     loss = Loss.from_json(value) if isinstance(value, dict) else value
@@ -40,12 +40,12 @@ def loss_text(value: Any) -> str:
 
 
 def exact_text(value: str) -> str:
-    """An exact number, such as 1/2, as people read it: 0.5."""
+    """Format an exact number, such as 1/2, as a decimal: 0.5."""
     return show(Fraction(value))
 
 
 def number_text(value: Any, digits: int | None = None) -> str:
-    """A released value as text."""
+    """Format a released value."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -58,11 +58,11 @@ def number_text(value: Any, digits: int | None = None) -> str:
 
 
 def cell_text(cell: Mapping[str, Any], places: int | None = None) -> str:
-    """A number with its interval: 123 [100, 146], with as many decimals as the interval makes sensible.
+    """Format a number with its interval: 123 [100, 146], with the decimals that the interval justifies.
 
     Args:
         cell: value, low and high.
-        places: how many decimals, where a column should have the same in every row.
+        places: the number of decimals, where a column should have the same in every row.
     """
     value, low, high = cell.get("value"), cell.get("low"), cell.get("high")
     if low is None or high is None or not all(_number(one) for one in (value, low, high)):
@@ -72,13 +72,13 @@ def cell_text(cell: Mapping[str, Any], places: int | None = None) -> str:
 
 
 def column_digits(cells: Iterable[Mapping[str, Any]]) -> int | None:
-    """Decimals for a whole column: those of its middle interval; None if there is none."""
+    """Return the decimals for a whole column: those of its middle interval; None if there is none."""
     widths = sorted(one["high"] - one["low"] for one in cells if _number(one.get("low")) and _number(one.get("high")))
     return digits(widths[len(widths) // 2]) if widths else None
 
 
 def digits(width: float) -> int:
-    """As many decimals as an interval of that width makes sensible."""
+    """Return the decimals that an interval of that width justifies."""
     places = 0
     while width and abs(width) * 10**places < 20 and places < 8:
         places += 1
@@ -86,7 +86,7 @@ def digits(width: float) -> int:
 
 
 def group_text(value: Any) -> str:
-    """What a group is called: as it is, a year without a comma."""
+    """Return the name of a group: a year without a comma."""
     return "missing" if value is None else str(value)
 
 
@@ -95,7 +95,7 @@ def _number(value: Any) -> bool:
 
 
 def in_order(text: object) -> str:
-    """Text with the signs that would turn its order around on a page written out, as ⟨U+202E⟩."""
+    """Return text in which characters that reverse its order on a page are written out, as ⟨U+202E⟩."""
     return "".join(f"⟨U+{ord(sign):04X}⟩" if sign in _TURNING else sign for sign in str(text))
 
 

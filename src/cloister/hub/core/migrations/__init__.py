@@ -1,1 +1,1 @@
-"""How the hub's tables came to their shape, step by step. `Database.migrate()` takes the steps that are missing."""
+"""Migrations of the hub's tables, in order. `Database.migrate()` applies the missing ones."""

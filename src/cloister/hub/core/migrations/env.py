@@ -1,6 +1,6 @@
-"""Alembic's way in: which tables there should be, and who may change them now.
+"""Alembic's environment: the target tables, and a lock so that one process migrates at a time.
 
-Pages and workers start at the same moment and all ask for the newest shape; one of them makes it, the others wait.
+Web processes and workers start at the same time and all migrate; one of them does it, the others wait.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ _LOCK = 0x636C6F6D696772  # any constant will do, if all migrations use the same
 
 
 def migrate(connection: sa.Connection) -> None:
-    """Take the steps that are missing, in one transaction."""
+    """Apply the missing migrations in one transaction."""
     if _is_there(connection):
         return
     _lock(connection)
@@ -31,7 +31,7 @@ def migrate(connection: sa.Connection) -> None:
 
 
 def _is_there(connection: sa.Connection) -> bool:
-    """Whether there is no step to take; asked without a lock, since it is nearly always so."""
+    """Return True if no migration is missing; checked without a lock, since that is the usual case."""
     found = MigrationContext.configure(connection).get_current_heads()
     connection.rollback()
     wanted: Any = context.get_revision_argument() or ()
@@ -39,7 +39,7 @@ def _is_there(connection: sa.Connection) -> bool:
 
 
 def _lock(connection: sa.Connection) -> None:
-    """Nobody else migrates until this transaction ends."""
+    """Lock out other migrations until this transaction ends."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
     else:

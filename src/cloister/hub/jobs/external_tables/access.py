@@ -1,7 +1,7 @@
-"""Synthetic tables that owners have handed in: who may know of which, and who may take one.
+"""Access to synthetic tables that owners have submitted.
 
-Whoever the policy lets `synthesise` here, for a purpose that they state. A table is shown whole or not at all: to a
-role that sees some of its columns or some rows only, it does not exist.
+A user gets them if the policy lets them `synthesise` here, for a purpose that they state. A table is shown whole or not
+at all: for a role that sees only some of its columns or rows, it does not exist.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ __all__ = ["Shared", "Sheet", "look", "sheet_of", "take"]
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """What a list says of a table."""
+    """Entry of a table in a list."""
 
     number: int
     table: str
@@ -45,14 +45,14 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The tables of a dataset that a person may take.
+    """Tables of a dataset that a user may download.
 
     Attributes:
-        dataset: whose.
-        mine: whether the person owns it.
-        purpose: for which they were decided about; "" for the owner, who needs none.
-        purposes: which could be stated.
-        sheets: the newest first.
+        dataset: the dataset.
+        mine: True if the user owns it.
+        purpose: the purpose of the decision; "" for the owner, who needs none.
+        purposes: the purposes that could be stated.
+        sheets: the tables, newest first.
     """
 
     dataset: Dataset
@@ -76,11 +76,11 @@ class _Asked:
 
 
 def look(hub: "Hub", person: Person, name: str, purpose: str, environment: Environment) -> Shared:
-    """The tables that a person may take; for the first purpose that lets them, unless they state one.
+    """Return the tables that a user may download; for the first purpose that allows it, unless they state one.
 
     Raises:
-        NotHere: there is no such dataset for this person.
-        Denied: the policy does not let them synthesise; the audit log has it.
+        NotHere: there is no such dataset for this user.
+        Denied: the policy does not let them synthesise; the audit log records it.
     """
     with hub.database.reading() as session:
         dataset, asked = _asked(hub, session, person, name, environment)
@@ -98,14 +98,14 @@ def look(hub: "Hub", person: Person, name: str, purpose: str, environment: Envir
 def take(
     hub: "Hub", person: Person, name: str, number: int, purpose: str, environment: Environment, what: str
 ) -> tuple[Job, str]:
-    """One of them with all that is in it, and the purpose that it was decided for.
+    """Return one table with its content, and the purpose of the decision.
 
     Args:
-        what: is taken: `sheet`, `parquet`, …; for the audit log.
+        what: the downloaded part: `sheet`, `parquet`, …; for the audit log.
 
     Raises:
-        NotHere: there is none of that number for this person.
-        Denied: the policy does not let them synthesise; the audit log has it.
+        NotHere: there is none of that number for this user.
+        Denied: the policy does not let them synthesise; the audit log records it.
     """
     with hub.database.reading() as session:
         dataset, asked = _asked(hub, session, person, name, environment)
@@ -130,7 +130,7 @@ def _asked(hub: "Hub", session: Session, person: Person, name: str, environment:
 
 
 def _require(hub: "Hub", person: Person, dataset: Dataset, asked: _Asked, purpose: str) -> str:
-    """The purpose that lets the person synthesise."""
+    """Return the purpose that lets the user synthesise."""
     stated = [purpose] if purpose else [one.name for one in offered(asked.policy.purposes)]
     verdicts = [asked.decide(one) for one in stated]
     verdict = next((one for one in verdicts if one.allowed), verdicts[0] if verdicts else asked.decide(""))
@@ -145,7 +145,7 @@ def _require(hub: "Hub", person: Person, dataset: Dataset, asked: _Asked, purpos
 
 
 def _whole(asked: _Asked, purpose: str, table: str, columns: Sequence[str]) -> Verdict | None:
-    """The verdict, if it shows the table as it is, in all of these columns."""
+    """Return the verdict, if it shows the table unchanged, in all of these columns."""
     verdict = asked.decide(purpose, (table,))
     return verdict if verdict.allowed and _shows(verdict.view, table, columns) else None
 
@@ -169,6 +169,6 @@ def _sheets(session: Session, dataset: Dataset) -> list[Sheet]:
 
 
 def sheet_of(number: int, parameters: Mapping[str, Any], loss: dict[str, str], time: float) -> Sheet:
-    """A table's line in a list, from what its job was begun with."""
+    """Return a table's entry in a list, from the parameters of its job."""
     told = (parameters["table"], parameters["method"], int(parameters["rows"]), tuple(parameters["names"]))
     return Sheet(number, *told, loss, time, parameters["sha256"])

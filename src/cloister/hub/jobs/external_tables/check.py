@@ -1,11 +1,11 @@
-"""A synthetic table that an owner made elsewhere, as it is handed in: read, and held to what is public of the dataset.
+"""Checks of a submitted synthetic table against what is public of the dataset.
 
     rows        Parquet, whose columns, types and values the schema allows; what it rules out does not occur
     side file   whole, of this very file, marked private, for the schema's unit; its receipt holds under a given key
 
-The rows are read in a process with limits (`store/bounded.py`): a small file may stand for a huge table.
+The rows are read in a process with limits (`datasets/bounded.py`): a small file may unpack to a huge table.
 
-Nothing here reads a row of the dataset. That the rows were made as the side file says, nobody can tell from them.
+Nothing here reads a row of the dataset. It cannot be checked that the rows were made as the side file says.
 """
 
 import hashlib
@@ -31,10 +31,10 @@ from cloister.synth.output.shared_table import KIND, HandedTable, meets
 __all__ = ["Described", "Given", "read_given", "receive"]
 
 
-# Whether rows are such as the schema allows: types, bounds, categories, what never occurs, what decides what.
+# Check that rows are allowed by the schema: types, bounds, categories, impossible values, dependencies.
 #
-# For rows that somebody made and wants to hand out. What a generator of ours makes fits by itself; what does not fit
-# was made with another schema, was changed, or is no synthetic table.
+# For rows that an owner made and wants to share. Output of our own generators always fits; anything else was made
+# with another schema, was changed, or is no synthetic table.
 
 
 _KINDS: dict[str, tuple[Callable[[Any], bool], Any]] = {
@@ -51,7 +51,7 @@ _SCHEMA_CHECK_AGAIN = "Make it anew with the schema of this dataset."
 
 
 def check_rows(rows: pa.Table, table: Table) -> None:
-    """Refuse rows that the schema does not allow. Every column of theirs must be one of the table's.
+    """Refuse rows that the schema does not allow. Every column must be one of the table's.
 
     Raises:
         BadForm: with the column or the rule, in how many rows, and what to do.
@@ -72,7 +72,7 @@ def check_rows(rows: pa.Table, table: Table) -> None:
 
 
 def _column(values: Any, column: Column) -> Any:
-    """A column in the schema's type, after it was checked."""
+    """Return a column in the schema's type, after checking it."""
     fits, kind = _KINDS[column.type]
     try:
         if not fits(values.type):
@@ -90,7 +90,7 @@ def _column(values: Any, column: Column) -> Any:
     elif column.type == "boolean":
         return read
     elif column.type == "text":
-        # Without public values every row gets a fresh name; any other text could be somebody's.
+        # Without public values every row gets a fresh name; any other text could be a real person's.
         allowed, words = pc.match_substring_regex(known, _PSEUDONYM), "is no fresh pseudonym: it has no categories"
     elif column.bounds is not None:
         low, high = column.bounds
@@ -103,7 +103,7 @@ def _column(values: Any, column: Column) -> Any:
 
 
 def _whole(wanted: Any) -> Any:
-    """A condition on whole numbers in whole numbers: a rule may draw its line between two of them, and name none."""
+    """Rewrite a condition on whole numbers in whole numbers: a rule may have its bound between two of them."""
     if isinstance(wanted, Mapping):
         return {word: min(max(math.ceil(end), _LEAST), _MOST) for word, end in wanted.items()}
     listed = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
@@ -134,15 +134,15 @@ _AGAIN = "Hand in both files as `cloister synth make` wrote them."
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A table that may be handed in.
+    """Table that may be submitted.
 
     Attributes:
-        facts: the schema's, of the table it was made from.
+        facts: the schema's facts on the table it was made from.
         handed: its rows and its side file.
-        content: the file, to the byte.
-        loss: what the side file says it cost.
-        scoring: what its score cost, if it has one.
-        key: the one under which its receipt holds; "" if it has no receipt.
+        content: the bytes of the file.
+        loss: the loss that the side file states.
+        scoring: the loss of its score, if it has one.
+        key: the public key of its receipt; "" if it has no receipt.
     """
 
     facts: Table
@@ -159,17 +159,17 @@ class Given:
 
 
 def read_given(content: bytes, side: bytes, key: str, schema: Schema) -> Given:
-    """Read and check what was handed in.
+    """Read and check submitted files.
 
     Args:
         content: the table, as Parquet.
         side: its side file.
         key: the public key that signed its receipt; may be empty if it has none.
-        schema: of the dataset.
+        schema: the schema of the dataset.
 
     Raises:
-        BadForm: with what is wrong, and what to do.
-        NotPrivate: it is marked as protecting nobody.
+        BadForm: with the problem, and what to do.
+        NotPrivate: it is marked as not private.
     """
     told = _read_side(side)
     rows = _read_rows(content)
@@ -193,15 +193,15 @@ def read_given(content: bytes, side: bytes, key: str, schema: Schema) -> Given:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A table that may be handed in, without its rows: what a web process holds of it.
+    """Table that may be submitted, without its rows: the part that a web process holds.
 
     Attributes:
-        content: the file, to the byte.
+        content: the bytes of the file.
         side: its side file.
-        names: its columns.
-        rows: how many it has.
-        key: the one under which its receipt holds; "" if it has no receipt.
-        page: what its page will show.
+        names: the names of its columns.
+        rows: the number of its rows.
+        key: the public key of its receipt; "" if it has no receipt.
+        page: the content of its page.
     """
 
     content: bytes
@@ -213,12 +213,12 @@ class Described:
 
     @property
     def loss(self) -> Loss:
-        """What the side file says it cost."""
+        """Loss that the side file states."""
         return Loss.from_json(self.page["making"])
 
     @property
     def scoring(self) -> Loss | None:
-        """What its score cost, if it has one."""
+        """Loss of its score, if it has one."""
         return None if self.page["scoring"] is None else Loss.from_json(self.page["scoring"])
 
     @property
@@ -230,7 +230,7 @@ class Described:
 def receive(
     settings: Settings, content: bytes, side: bytes, key: str, schema: Schema, caller: object = None
 ) -> Described:
-    """Read and check what was handed in, in a process with limits.
+    """Read and check submitted files in a process with limits.
 
     Raises:
         BadForm, NotPrivate: as `read_given`.
@@ -242,7 +242,7 @@ def receive(
 
 
 def _describe(content: bytes, side: bytes, key: str, schema: Schema) -> dict[str, Any]:
-    """What is shown of a table is made here, before the charge: a side file in another form costs nothing."""
+    """Describe a table for its page, before the charge: an invalid side file costs nothing."""
     from cloister.hub.jobs.job_types.synthesise.result import pictures_of_rows, told_of
 
     given = read_given(content, side, key, schema)
@@ -264,7 +264,7 @@ def _read_side(side: bytes) -> dict[str, Any]:
         raise BadForm(f"a side file has at most {_MOST_SIDE // 2**20} MB. Choose the file that ends with .side.json.")
     try:
         told = json.loads(side, parse_constant=_no_number, parse_float=_finite)
-        json.dumps(told, ensure_ascii=False).encode()  # half a sign is none, and no page could show it
+        json.dumps(told, ensure_ascii=False).encode()  # a lone surrogate is no character, and no page could show it
         _check_plain(told)
     except (ValueError, RecursionError):
         raise BadForm(f"the side file cannot be read. {_AGAIN}") from None
@@ -275,7 +275,7 @@ def _read_side(side: bytes) -> dict[str, Any]:
         raise BadForm(f"the side file is not complete: {', '.join(missing)} is missing. {_AGAIN}")
     if not isinstance(told["method"], str) or not told["method"].isidentifier() or len(told["method"]) > 40:
         raise BadForm("the method in the side file is a word such as aim.")
-    if unknown:  # whatever else stands in it would be told to everybody, and nobody has paid for it
+    if unknown:  # any other content would be shown to all users without a charge
         raise BadForm(f"the side file has {unknown[0]!r:.60}, which belongs into none. Take it out.")
     return told
 
@@ -330,7 +330,7 @@ def _too_long() -> BadForm:
 
 
 def _facts(told: Mapping[str, Any], rows: pa.Table, schema: Schema) -> Table:
-    """The table of the schema that it was made from, if side file, rows and schema agree."""
+    """Return the table of the schema that it was made from, if side file, rows and schema agree."""
     private = [one for one in schema.tables.values() if not one.public]
     facts = next((one for one in private if one.name == told["table"]), None)
     if facts is None:
@@ -360,7 +360,7 @@ def _loss(record: Any) -> Loss:
 
 
 def _score(score: Any, schema: Schema) -> Loss:
-    """What a score cost; one that nobody paid for is the owner's own, and must not be told."""
+    """Return the loss of a score; a score without a charge is the owner's own, and must not be shown."""
     if not isinstance(score, dict) or score.get("publishable") is not True or score.get("private") is not True:
         raise BadForm("its score is none that may be told. Buy one with publishable_score, or take it out.")
     if score.get("unit") != str(schema.unit):
@@ -369,7 +369,7 @@ def _score(score: Any, schema: Schema) -> Loss:
 
 
 def _verified(handed: HandedTable, key: str) -> str:
-    """The key, if the receipt holds under it."""
+    """Return the key, if the receipt is valid under it."""
     if handed.side["receipt"] is None and "signature" not in handed.side:
         return ""
     if not key:

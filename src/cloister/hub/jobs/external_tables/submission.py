@@ -1,11 +1,11 @@
-"""A synthetic table that an owner made elsewhere: handed in, charged, and only then there for others.
+"""Submission of a synthetic table that an owner made elsewhere: checked, charged, then shared.
 
     both files ─► checked against the public schema ─► a job ─► the ledger is charged ─► done: others may see it
-                  nothing is kept if it does not fit            refused: nobody ever does
+                  nothing is kept if it does not fit            refused: it is never shown
 
-It is kept like a table that this hub made: as the result of a finished job, whose asker is the owner. What was released
+It is stored like a table that this hub made: as the result of a finished job, whose requester is the owner. A release
 about the people in the data counts against their budget wherever it was made. The hub vouches for the charge and for
-the bytes; how the rows came about it cannot know, and says so.
+the bytes; it cannot know how the rows were made, and says so.
 """
 
 import json
@@ -46,29 +46,29 @@ PURPOSE = "handed in by the owner"
 VOUCHES = (
     "Made outside this hub: the hub vouches for the charge and that the file is unchanged, not for how it was made."
 )
-# Its own sentence is for whoever runs the hub, and names a place on the machine.
+# Its own message is for the operator, and names a path of the machine.
 _ROLLED_BACK = "the ledger may be an older copy and charges nothing until its operator has shown its newest head."
 
 
 def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, key: str = "") -> Job:
-    """Take a table in, and charge the dataset for it; the job that holds it.
+    """Store a table and charge the dataset for it; return the job that holds it.
 
     Args:
         hub: the hub.
         person: must own the dataset.
-        name: of the dataset.
+        name: the name of the dataset.
         content: the table, as Parquet.
         side: its side file.
         key: the public key that signed its receipt, if it has one.
 
     Privacy: the loss that the side file states (and that of its score), for the dataset's unit: in the ledger, durably,
-        before anybody else can see the table. It is the owner's word; a receipt proves that a ledger was charged for
-        it, and not that these rows follow from what was measured.
+        before any other user can see the table. It is the owner's statement; a receipt proves that a ledger was charged
+        for it, and not that these rows follow from what was measured.
 
     Raises:
-        NotHere: the person does not own such a dataset.
+        NotHere: the user does not own such a dataset.
         BadForm: the files are not what they must be.
-        OverBudget: the budget does not have it; nothing is charged, and nobody sees it.
+        OverBudget: the budget does not suffice; nothing is charged, and the table is not shared.
     """
     with hub.database.reading() as session:
         dataset = owned(session, name, person)
@@ -88,7 +88,7 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
         if given.scoring is not None:
             try:
                 receipts.append(_pay(book, Account(rules, book), parts[1], given, job, " score"))
-            except (Refused, HubRefused) as error:  # the table is paid for: hand it out without its score
+            except (Refused, HubRefused) as error:  # the table is charged: release it without its score
                 unscored = str(error)
     except Cancelled:
         _end(hub, job, "cancelled", problem="Cancelled. Nothing was spent.")
@@ -114,7 +114,7 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
 
 
 def _open(hub: "Hub", session: Session, dataset: Dataset) -> tuple[Policy, int]:
-    """The policy that counts now, if the dataset is open."""
+    """Return the policy in force, if the dataset is open."""
     if dataset.deleted is not None or dataset.paused:
         raise NotNow(f"{dataset.name} is paused. Let work begin again, then hand the table in.")
     return versions.current(hub, session, dataset)
@@ -123,7 +123,7 @@ def _open(hub: "Hub", session: Session, dataset: Dataset) -> tuple[Policy, int]:
 def _begin(
     hub: "Hub", person: Person, dataset: Dataset, policy: Policy, number: int, given: Described, planned: Planned
 ) -> Job:
-    """A job that no worker takes: it is ours, and if we die before the charge it has failed."""
+    """Create a job that no worker takes; if this process dies before the charge, it has failed."""
     side = given.side
     names = given.names
     parameters = {"method": side["method"], "table": side["table"], "columns": ", ".join(names)}
@@ -156,7 +156,7 @@ def _begin(
 
 
 def _refuse_same(session: Session, dataset: Dataset, digest: str) -> None:
-    """One file, one charge: handed in twice, it says nothing new about anybody."""
+    """Refuse a file that was submitted before: one file, one charge."""
     before = sa.select(Job.id, Job.parameters).where(
         Job.dataset_id == dataset.id, Job.kind == Synthesise.name, Job.state.in_(("running", "charged", "done"))
     )
@@ -174,7 +174,7 @@ def _pay(book: JobLedger, account: Account, loss: Loss, given: Described, job: J
     claimed = given.scoring if what else given.loss
     if (
         claimed is not None and claimed.is_pure
-    ):  # an account in rho is charged its rho, which does not tell that it was pure
+    ):  # an account in rho is charged its rho, which does not show that it was pure
         made["epsilon"] = str(claimed.amount)
     facts = {
         "software": f"cloister {__version__}",
@@ -193,7 +193,7 @@ def _pay(book: JobLedger, account: Account, loss: Loss, given: Described, job: J
 def _signed(
     hub: "Hub", given: Described, person: Person, paid: Loss, receipt: Receipt, without_score: bool
 ) -> dict[str, Any]:
-    """The file as it came, and its side file under the hub's own receipt and signature; the owner's are kept in it."""
+    """Return the file unchanged, and its side file with the hub's own receipt and signature; the owner's stay in it."""
     from cloister.hub.jobs.job_types.synthesise.result import signed
     from cloister.synth.output.shared_table import sign_side
 

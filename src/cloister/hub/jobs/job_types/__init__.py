@@ -1,6 +1,6 @@
-"""Kinds of work: one file each, entered here.
+"""Job types: one file each, registered here.
 
-    job_type.py       what a kind says about itself: form, plan, run, result page
+    job_type.py   the interface of a job type: form, plan, run, result page
     query.py      a question in SQL
     profile.py    a table at a glance: counts and a histogram of every column, for one spend
     train/        a private model, with its card and its file
@@ -25,7 +25,7 @@ KINDS: Mapping[str, JobType] = MappingProxyType({one.name: one for one in (Query
 
 
 def kind_of(name: str) -> JobType:
-    """The kind of that name."""
+    """Return the job type of that name."""
     if name not in KINDS:
         raise NotHere(f"there is no kind of work called {name!r:.40}. There are: {', '.join(KINDS)}.")
     return KINDS[name]

@@ -1,11 +1,11 @@
-"""What a kind of work says about itself. Everything else about a request is the same for every kind.
+"""Interface of a job type. The rest of a request is the same for every type.
 
     form  ──parse──►  parameters  ──plan──►  Planned  ──run──►  Done  ──►  its result page
     (Field, …)        (plain JSON)          (over an empty twin)  (over the rows, after the charge)
 
-A kind is one file: a class with these members, entered into `KINDS`. It never sees a person, a policy, a limit or the
-hub's database: it is handed a `Dataset` that is already restricted to what the person may see, and whose accounts
-charge the ledger for this job and nothing else. So there is no way to look at a row that is not paid for.
+A job type is one file: a class with these members, registered in `KINDS`. It never sees a user, a policy, a limit or
+the hub's database: it gets a `Dataset` that is already restricted to what the user may see, and whose accounts charge
+the ledger for this job and nothing else. So no row can be read without a charge.
 """
 
 import re
@@ -28,17 +28,17 @@ Progress = Callable[[float, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a kind's form, as data: pages draw it, the client fills it in.
+    """Field of a job type's form, as data: pages draw it, the client fills it in.
 
     Attributes:
-        name: in the form and in JSON.
-        label: what a page calls it.
-        kind: how it is filled in; `sql` is a large editor, `loss` a text such as 'rho 0.01', `table` one of the tables,
+        name: the name in the form and in JSON.
+        label: the label on a page.
+        kind: the input type; `sql` is a large editor, `loss` a text such as 'rho 0.01', `table` one of the tables,
             `column` the names of columns.
         hint: a sentence below it.
-        default: what it holds at first.
-        required: whether it must be filled in.
-        choices: for a choice.
+        default: the initial value.
+        required: True if it must be filled in.
+        choices: the values of a choice.
     """
 
     name: str
@@ -52,17 +52,17 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a piece of work would cost and how wrong its answer may be. Making it costs nothing and reads nothing.
+    """Cost of a job and expected error of its answer. Planning costs nothing and reads no row.
 
     Attributes:
-        loss: what the dataset pays, in the measure of its account; an amount of 0 if nothing.
-        own: what the person's account pays: the same, and what the record tells them for the first time.
+        loss: the loss of the dataset, in the measure of its account; an amount of 0 if none.
+        own: the loss of the user's account: the same, and stored releases that are new to them.
         lines: the plan in words.
-        errors: each answer, with the error to expect.
-        statements: the SQL that the engine will run. The gateway removes it unless the asker sees the tables whole.
-        notes: what to keep in mind.
-        blocked: why it cannot run as things stand, such as a limit that it would pass; empty if it can.
-        decision: the number of the hub's decision about it in the audit log; 0 while there is none.
+        errors: each answer, with its expected error.
+        statements: the SQL that the engine will run. The gateway removes it unless the user sees the whole tables.
+        notes: notes for the user.
+        blocked: the reason why it cannot run at present, such as a limit that it would exceed; empty if it can.
+        decision: the number of the hub's decision on it in the audit log; 0 while there is none.
     """
 
     loss: Loss
@@ -72,16 +72,16 @@ class Planned:
     statements: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     blocked: str = ""
-    cells: int = field(default=0, compare=False)  # of the answer; not written down
-    decision: int = field(default=0, compare=False)  # not written down either
+    cells: int = field(default=0, compare=False)  # size of the answer; not stored
+    decision: int = field(default=0, compare=False)  # not stored either
 
     def to_json(self) -> dict[str, Any]:
-        """For the job's row and for the wire."""
+        """Return JSON for the job's row and for the client."""
         return {**wire.plan_to_json(self), "own": self.own.to_json(), "blocked": self.blocked}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Planned":
-        """The plan in a job's row."""
+        """Return the plan in a job's row."""
         plan = wire.plan_from_json(record)
         own = Loss.from_json(record["own"])
         loss = plan.loss or Loss.nothing(own.measure, own.relation)
@@ -90,11 +90,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a piece of work leaves behind.
+    """Result of a job.
 
     Attributes:
-        result: for the result page and the client; plain JSON, and nothing but what was released.
-        receipts: the signed proofs, one for each charge.
+        result: the result for its page and the client; plain JSON, with released data only.
+        receipts: the signed receipts, one for each charge.
     """
 
     result: dict[str, Any]
@@ -102,7 +102,7 @@ class Done:
 
 
 class JobType(Protocol):
-    """A kind of work."""
+    """Job type."""
 
     name: ClassVar[str]  # in addresses and in the database
     title: ClassVar[str]  # on pages
@@ -115,20 +115,20 @@ class JobType(Protocol):
         ...
 
     def tables(self, schema: Schema, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """Which of the schema's tables it reads together: the policy decides about these and about joining them."""
+        """Return the schema's tables that it reads together: the policy decides on these and on joining them."""
         ...
 
     def plan(self, data: Dataset, parameters: Mapping[str, Any]) -> Planned:
-        """What it would cost. `data` has no rows."""
+        """Return the cost. `data` has no rows."""
         ...
 
     def run(self, data: Dataset, parameters: Mapping[str, Any], progress: Progress) -> Done:
-        """Do it. Must not cost more than was planned: the job's book refuses that."""
+        """Run it. It must not cost more than planned: the job's ledger refuses that."""
         ...
 
 
 def text_of(form: Mapping[str, Any], name: str, label: str = "", *, most: int = 200, default: str = "") -> str:
-    """A field as text, trimmed; numbers are taken as they print."""
+    """Return a field as text, trimmed; numbers are converted."""
     value = form.get(name)
     if value is None or value == "":
         return default
@@ -143,7 +143,7 @@ def text_of(form: Mapping[str, Any], name: str, label: str = "", *, most: int = 
 
 
 def share_text(text: str) -> str:
-    """A share as text; percents are read too.
+    """Return a share as text; percentages are accepted.
 
     >>> share_text("20%"), share_text("0.2")
     ('0.2', '0.2')

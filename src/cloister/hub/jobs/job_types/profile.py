@@ -1,6 +1,6 @@
-"""A table at a glance: how many rows, and a histogram of every column over its public values, for one spend.
+"""Profile of a table: number of rows, and a histogram of every column over its public values, for one charge.
 
-One question, `SELECT …, COUNT(*) GROUP BY GROUPING SETS ((column), (column), …, ())`, so one charge and one receipt:
+One query, `SELECT …, COUNT(*) GROUP BY GROUPING SETS ((column), (column), …, ())`, so one charge and one receipt:
 the loss is shared equally between the columns and the total.
 """
 
@@ -26,13 +26,13 @@ _FEWEST, _MOST = 2, 40
 
 @dataclass(frozen=True, slots=True)
 class ProfileColumn:
-    """How one column is cut into groups.
+    """Grouping of one column.
 
     Attributes:
         column: its name.
-        type: of the column.
-        sql: the expression that is grouped by.
-        labels: what each group is called, by the expression's value; others are written as they are.
+        type: the type of the column.
+        sql: the grouping expression.
+        labels: the label of each group, by the expression's value; other values are shown unchanged.
         note: a sentence about it.
     """
 
@@ -44,7 +44,7 @@ class ProfileColumn:
 
 
 class Profile:
-    """Counts and histograms of every column that the person may see."""
+    """Counts and histograms of every column that the user may see."""
 
     name: ClassVar[str] = "profile"
     title: ClassVar[str] = "Profile a table"
@@ -73,7 +73,7 @@ class Profile:
         }
 
     def tables(self, schema: Schema, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """The one table, under the name that the schema gives it."""
+        """Return the one table, as the schema spells it."""
         private = [table.name for table in schema.tables.values() if not table.public]
         asked = parameters["table"] or (private[0] if len(private) == 1 else "")
         found = [name for name in private if name.lower() == asked.lower()]
@@ -82,11 +82,11 @@ class Profile:
         return (found[0],)
 
     def plan(self, data: Dataset, parameters: Mapping[str, Any]) -> Planned:
-        """What it costs, and the error of each count."""
+        """Return the cost, and the error of each count."""
         return planned(data, self._plan(data, parameters)[0])
 
     def run(self, data: Dataset, parameters: Mapping[str, Any], progress: Progress) -> Done:
-        """Count."""
+        """Run the counts."""
         plan, sides = self._plan(data, parameters)
         progress(0.2, f"counting {len(sides)} columns")
         answer = data.run(plan)
@@ -122,7 +122,7 @@ class Profile:
 
 
 def _side(name: str, term: Expression, bins: int) -> ProfileColumn:
-    """By its values if they are few and public, by equal parts of its bounds, or else only whether it is there."""
+    """Group a column by its few public values, by equal parts of its bounds, or else by NULL or not."""
     column, labels = _quoted(name), dict[Any, str]({None: "missing"})
     if term.values is not None or term.type == "boolean":
         return ProfileColumn(name, term.type, column, labels)
@@ -142,7 +142,7 @@ def _side(name: str, term: Expression, bins: int) -> ProfileColumn:
 
 
 def _dates(name: str, term: Expression, first: int, last: int, bins: int) -> ProfileColumn:
-    """Equal numbers of days; a date is known by its place among the edges."""
+    """Group dates by equal numbers of days; a date's group is its position among the edges."""
     days = math.ceil((last - first + 1) / bins)
     starts = [date.fromordinal(first + i * days) for i in range(bins) if first + i * days <= last]
     column = _quoted(name)

@@ -1,4 +1,4 @@
-"""A question in SQL: a table of private answers, with an interval beside each number."""
+"""SQL query: a table of private answers, with an interval for each number."""
 
 import math
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ __all__ = ["Query", "cells", "planned"]
 
 _LONGEST = 20_000
 _MOST_SHOWN = 2_000
-_LEAST, _MOST = Fraction(1, 10**30), 10**30  # of an acceptable error: beyond that floats end
+_LEAST, _MOST = Fraction(1, 10**30), 10**30  # of an acceptable error: the limits of a float
 
 
 class Query:
@@ -42,7 +42,7 @@ class Query:
     )
 
     def parse(self, form: Mapping[str, Any]) -> dict[str, Any]:
-        """Read the question and what it may cost, or how wrong it may be."""
+        """Read the query and its cost, or its acceptable error."""
         sql = text_of(form, "sql", "Question", most=_LONGEST)
         if not sql:
             raise BadForm("'Question' is missing. Write one SELECT.")
@@ -50,27 +50,27 @@ class Query:
         if not within and not spend:
             raise BadForm("say what the answer may cost ('spend': 'rho 0.01') or how wrong it may be ('within': 5).")
         read: dict[str, Any] = {"sql": sql, "confidence": confidence_of(form)}
-        if within:  # a page sends both, since 'spend' is filled in from the start
+        if within:  # a page sends both, since 'spend' has a default
             if not _LEAST <= rational(within, "within") <= _MOST:
                 raise BadForm("'within' is how far off an answer may be: a positive number from 1e-30 to 1e30.")
             return {**read, "within": within}
         return {**read, "spend": wire.loss_to_text(wire.parse_loss(spend))}
 
     def tables(self, schema: Schema, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """Every table of the schema that the question names, wherever in it. Whether it is SQL is the plan's matter."""
+        """Return every table of the schema that the query names anywhere. The plan checks that it is valid SQL."""
         try:
             trees = [tree for tree in parse(str(parameters["sql"]))[1] if tree is not None]
-        except Exception:  # a parser trips over a text in its own ways; the plan will refuse it with a sentence
+        except Exception:  # a parser may fail on a text in many ways; the plan will refuse it with a message
             return ()
         named = {table.name.lower() for tree in trees for table in tree.find_all(exp.Table)}
         return tuple(name for name in schema.tables if name.lower() in named)
 
     def plan(self, data: Dataset, parameters: Mapping[str, Any]) -> Planned:
-        """What the question costs, and the error to expect."""
+        """Return the cost of the query, and its expected error."""
         return planned(data, _plan(data, parameters))
 
     def run(self, data: Dataset, parameters: Mapping[str, Any], progress: Progress) -> Done:
-        """Ask it."""
+        """Run the query."""
         plan = _plan(data, parameters)
         progress(0.2, "measuring")
         answer = data.run(plan)
@@ -79,7 +79,7 @@ class Query:
 
 
 def confidence_of(form: Mapping[str, Any]) -> str:
-    """The confidence a form asks for."""
+    """Return the confidence that a form states."""
     text = share_text(text_of(form, "confidence", "Confidence", default="0.95"))
     if not 0 < rational(text, "confidence") < 1:
         raise BadProbability(f"confidence must lie strictly between 0 and 1, got {text:.40}. Write '0.95'.")
@@ -87,10 +87,10 @@ def confidence_of(form: Mapping[str, Any]) -> str:
 
 
 def planned(data: Dataset, plan: Plan) -> Planned:
-    """A plan of the query language as every kind states it."""
+    """Convert a plan of the query language to the plan of a job."""
     nothing = Loss.nothing(data.account.cap.measure, data.account.cap.relation)
     loss = sum((data.account.price(one) for one in plan.mechanisms), start=nothing)
-    if plan.finds and plan.loss is not None:  # groups are found first, in a charge of its own
+    if plan.finds and plan.loss is not None:  # groups are found first, in a separate charge
         loss = data.account.price(plan.loss)
     own = loss
     if data.reader is not None:
@@ -107,14 +107,14 @@ def planned(data: Dataset, plan: Plan) -> Planned:
 
 
 def _cells(plan: Plan) -> int:
-    """Rows times columns of the answer. Groups that are found later count as one."""
+    """Return rows times columns of the answer. Groups that are found later count as one."""
     sizes = [max(1, len(group.values or ())) for group in plan.question.groups]
     rows = sum(math.prod(sizes[i] for i in members) for members in plan.question.sets)
     return rows * len(plan.question.outputs)
 
 
 def cells(answer: Answer) -> dict[str, Any]:
-    """The answer as a page shows it: columns, and rows of {value, low, high}; the first 2,000."""
+    """Return the answer for a page: columns, and rows of {value, low, high}; the first 2,000."""
     known = set(answer.value.column_names)
     limits = {name: (f"{name}_low", f"{name}_high") for name in answer.columns if f"{name}_low" in known}
     rows = []
@@ -136,7 +136,7 @@ def cells(answer: Answer) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A released value as JSON has it: infinite limits are no limits."""
+    """Return a released value as JSON; infinite limits become None."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value.isoformat() if isinstance(value, date | datetime) else value

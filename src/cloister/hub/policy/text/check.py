@@ -1,4 +1,4 @@
-"""Unit tests for a policy, as YAML beside it.
+"""Unit tests for a policy, as YAML.
 
 given: {purpose: payroll, time: 2026-03-02 10:00}       # holds for every case unless the case says otherwise
 people:
@@ -38,7 +38,7 @@ _DECISIONS = ("allowed", "denied")
 
 @dataclass(frozen=True, slots=True)
 class PolicyTestCase:
-    """A question to the policy, and the answer it must give; what is None or missing is not asked about."""
+    """Request to the policy, and the expected verdict; parts that are None or missing are not checked."""
 
     name: str
     subject: Subject
@@ -56,7 +56,7 @@ class PolicyTestCase:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A case, the verdict, and what differs from what was expected."""
+    """Case, its verdict, and the differences from what was expected."""
 
     case: PolicyTestCase
     verdict: Verdict
@@ -65,13 +65,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class PolicyTestReport:
-    """All cases of one run."""
+    """Results of all cases of one run."""
 
     outcomes: tuple[Outcome, ...]
 
     @property
     def passed(self) -> bool:
-        """Whether every case came out as expected."""
+        """Return True if every case came out as expected."""
         return not any(one.differs for one in self.outcomes)
 
     def __str__(self) -> str:
@@ -88,12 +88,12 @@ class PolicyTestReport:
 
 
 def run(policy_text: str, tests_text: str, schema: Schema | None = None) -> PolicyTestReport:
-    """Ask a policy every question of a page of tests.
+    """Run every test of a page on a policy.
 
     Args:
         policy_text: the policy.
         tests_text: the tests.
-        schema: of the dataset, for cases that speak of views.
+        schema: the schema of the dataset, for cases about views.
 
     Raises:
         BadPolicy: one of the pages cannot be read; with every problem.
@@ -148,7 +148,7 @@ def _word(allowed: bool) -> str:
 
 
 def read_cases(text: str) -> list[PolicyTestCase]:
-    """The cases on a page of tests.
+    """Read the cases on a page of tests.
 
     Raises:
         BadPolicy: with every problem.

@@ -1,7 +1,7 @@
-"""The common fields of a policy as a form: the same page, edited in boxes.
+"""Common fields of a policy as a form over its text.
 
-What the form does not show (networks, times, columns, rows, joins) stays as it is. The result is the page's text, which
-is then read, checked and published like any other.
+Parts that the form does not show (networks, times, columns, rows, joins) stay unchanged. The result is the policy's
+text, which is then read, checked and published like any other.
 """
 
 from collections.abc import Mapping
@@ -20,17 +20,17 @@ _LISTS = ("people", "organisations", "roles", "countries")
 
 
 class SentForm(Protocol):
-    """What a form sent."""
+    """Submitted form."""
 
     def get(self, name: str, otherwise: str, /) -> str:
-        """A field, or something else."""
+        """Return a field, or a default."""
 
     def all(self, name: str) -> list[str]:
-        """Every value of a field that may come several times."""
+        """Return every value of a field that may be repeated."""
 
 
 def limits(policy: Policy) -> dict[str, str]:
-    """The limits as the form shows them."""
+    """Return the limits as the form shows them."""
     budget = policy.budget
     asked = {one.needs: _shown(one.above) for one in budget.approvals}
     return {
@@ -44,10 +44,10 @@ def limits(policy: Policy) -> dict[str, str]:
 
 
 def edited(policy: Policy, sent: SentForm) -> str:
-    """The policy's page after what the form says.
+    """Return the policy's text after the form's changes.
 
     Raises:
-        BadForm: a field cannot be read; everything else is for the reader of the page to say.
+        BadForm: a field cannot be read; the reader of the text reports everything else.
     """
     page = plain(policy)
     page["purposes"] = sent.all("purposes")
@@ -83,7 +83,7 @@ def _limits(sent: SentForm) -> dict[str, Any]:
 
 
 def _roles(before: Mapping[str, Any], sent: SentForm) -> dict[str, Any]:
-    """Roles by their place in the form: `role-1-name` …; one without a name, or ticked to go, is left out."""
+    """Return roles by their position in the form: `role-1-name` …; without those that have no name or are removed."""
     after: dict[str, Any] = {}
     for place in sent.all("role"):
         field = f"role-{place}"

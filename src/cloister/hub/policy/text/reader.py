@@ -1,4 +1,4 @@
-"""From a policy's page to its values and back. Strict: every problem is told, with its line and a way out."""
+"""Reader of a policy's text. Strict: every problem is reported, with its line and a way out."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -22,23 +22,23 @@ _POLICY = ("dataset", "purposes", "budget", "reviewers", "retention", "residency
 _BUDGET = ("lifetime", "per_user", "per_request", "period", "approvals")
 _DAYS = 36_500
 _NOTHING = "nothing"
-_NO_LOSS = epsilon(1)  # stands in for a loss that could not be read: its absence is among the problems already
+_NO_LOSS = epsilon(1)  # placeholder for a loss that could not be read: that problem is already recorded
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A policy, and what its owner may want to know about it."""
+    """Policy, and notes for its owner."""
 
     policy: Policy
     notes: tuple[str, ...]
 
 
 def read(text: str, schema: Schema | None = None) -> Policy:
-    """The policy on a page.
+    """Read the policy in a text.
 
     Args:
-        text: YAML; docs/guides/write-a-policy.md shows all words.
-        schema: of the dataset, if it is known: then columns and rules are checked against it.
+        text: the YAML; docs/guides/write-a-policy.md shows all keywords.
+        schema: the schema of the dataset, if known: then columns and rules are checked against it.
 
     Raises:
         BadPolicy: with every problem.
@@ -49,16 +49,16 @@ def read(text: str, schema: Schema | None = None) -> Policy:
 
 
 def look(text: str, schema: Schema | None = None, operations: Iterable[str] = OPERATIONS) -> Reading:
-    """The same, with notes on what is allowed but may be a slip.
+    """Read a policy, with notes on what is allowed but may be a mistake.
 
     Args:
-        operations: those that this hub's kinds of work know.
+        operations: those of this hub's job types.
     """
     policy = read(text, schema)
     return Reading(policy, tuple(_notes(policy, tuple(dict.fromkeys((*OPERATIONS, *operations))), schema)))
 
 
-@lru_cache(maxsize=256)  # every request reads the policy, and the page rarely changes
+@lru_cache(maxsize=256)  # every request reads the policy, and the text rarely changes
 def _read(text: str) -> tuple[Policy, tuple[str, ...]]:
     page = parse(text)
     words = page.words(_POLICY, ("dataset", "purposes", "budget", "roles"))
@@ -103,7 +103,7 @@ def _joins(part: YamlNode) -> tuple[tuple[str, ...], ...] | None:
 
 
 def read_loss(part: YamlNode, words: Mapping[str, YamlNode] | None = None) -> Loss | None:
-    """A loss such as {rho: 0.05} or {epsilon: 2, delta: 1e-7}, exactly as it is written."""
+    """Read a loss such as {rho: 0.05} or {epsilon: 2, delta: 1e-7}, exactly as it is written."""
     stated = part.words(("epsilon", "rho", "delta")) if words is None else words
     if ("epsilon" in stated) == ("rho" in stated):
         part.say("write one of {epsilon: 1}, {epsilon: 1, delta: 1e-6} and {rho: 0.1}")
@@ -162,7 +162,7 @@ def _approvals(part: YamlNode, nothing: Loss) -> tuple[Approval, ...]:
     return tuple(found)
 
 
-# What the schema has to say, and what is only worth a note
+# Checks against the schema, and notes
 
 
 def _schema_problems(policy: Policy, schema: Schema | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""The roles of a policy's page: who belongs to them, what they may, what they see."""
+"""Roles in a policy's text: members, operations, views."""
 
 import re
 from datetime import time
@@ -22,7 +22,7 @@ _ROLE = ("who", "may", "purposes", "tables", "by_request")
 
 
 def read_roles(part: YamlNode, purposes: tuple[str, ...]) -> tuple[Role, ...]:
-    """Every role, in the order of the page. `purposes` are the policy's, which a role may narrow."""
+    """Read every role, in the order of the text. `purposes` are the policy's, which a role may narrow."""
     roles = tuple(_role(name, one, purposes) for name, one in part.names().items())
     if part.empty:
         part.say("a policy without roles allows nothing. Name one")
@@ -151,7 +151,7 @@ def _rule(part: YamlNode) -> str:
 
 
 def read_purposes(part: YamlNode) -> tuple[str, ...]:
-    """A list of purposes, all of the vocabulary."""
+    """Read a list of purposes, all of the vocabulary."""
     listed = part.lines()
     for word in listed:
         if word not in PURPOSES:
@@ -162,7 +162,7 @@ def read_purposes(part: YamlNode) -> tuple[str, ...]:
 
 
 def read_emails(part: YamlNode) -> tuple[str, ...]:
-    """A list of e-mail addresses, in lower case."""
+    """Read a list of e-mail addresses, in lower case."""
     found = tuple(dict.fromkeys(word.lower() for word in part.lines()))
     for word in found:
         if not _EMAIL.fullmatch(word):
@@ -171,7 +171,7 @@ def read_emails(part: YamlNode) -> tuple[str, ...]:
 
 
 def read_countries(part: YamlNode) -> tuple[str, ...]:
-    """A list of countries, each as two capital letters."""
+    """Read a list of countries, each as two capital letters."""
     found = tuple(dict.fromkeys(word.upper() for word in part.lines()))
     for word in found:
         if not re.fullmatch("[A-Z]{2}", word):

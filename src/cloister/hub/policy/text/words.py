@@ -1,4 +1,4 @@
-"""Roles, conditions and views as sentences for people. What a reader may not know is counted, not named."""
+"""Roles, conditions and views as sentences. People and columns that a reader may not know are counted, not named."""
 
 from sqlglot import exp
 
@@ -11,15 +11,15 @@ __all__ = ["purpose_title", "role_in_words", "view_in_words", "who_in_words"]
 
 
 def purpose_title(name: str) -> str:
-    """A purpose for people."""
+    """Return a purpose's title."""
     return PURPOSES[name].title if name in PURPOSES else name
 
 
 def who_in_words(who: Who, reader: str | None = None) -> str:
-    """Who belongs to a role.
+    """Describe the members of a role.
 
     Args:
-        reader: whoever reads it, by e-mail address: other people are counted, not named. None for the owner.
+        reader: the reader's e-mail address: other people are counted, not named. None for the owner.
     """
     if who.anyone:
         return "everybody with an account"
@@ -42,11 +42,11 @@ def who_in_words(who: Who, reader: str | None = None) -> str:
 
 
 def role_in_words(policy: Policy, role: Role, reader: str | None = None) -> dict[str, str]:
-    """A role, part by part.
+    """Describe a role, part by part.
 
     Args:
-        reader: whoever reads it: they learn neither other people's names nor which columns a role sees that is not
-            theirs; what they see themselves stands on the page behind 'why?'. None for the owner.
+        reader: the reader: they learn neither other people's names nor the columns of a role that is not theirs; their
+            own view is on the page behind 'why?'. None for the owner.
     """
     who = who_in_words(role.who, reader)
     sees = "every table"
@@ -62,7 +62,7 @@ def role_in_words(policy: Policy, role: Role, reader: str | None = None) -> dict
 
 
 def view_in_words(view: TableView, owner: bool = False) -> str:
-    """What is seen of a table. To anybody but the owner a rule is not told that names columns which are not seen."""
+    """Describe a view of a table. Only the owner is shown a rule that names hidden columns."""
     parts = ["every column" if view.columns is None else f"the columns {', '.join(view.columns)}"]
     parts += [
         f"{name} as {text}" if owner or _told(view, text, name) else f"{name} made coarser"

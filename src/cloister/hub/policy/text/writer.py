@@ -1,4 +1,4 @@
-"""A policy's values as its page. `reader.read` reads the same values back."""
+"""Writer of a policy's text. `reader.read` reads the same values back."""
 
 from typing import Any
 
@@ -14,12 +14,12 @@ __all__ = ["plain", "plain_loss", "write"]
 
 
 def write(policy: Policy) -> str:
-    """The policy as YAML, exactly."""
+    """Return the policy as YAML, exactly."""
     return to_yaml(plain(policy))
 
 
 def plain(policy: Policy) -> dict[str, Any]:
-    """The policy's page as text, lists and mappings."""
+    """Return the policy's text as strings, lists and mappings."""
     page: dict[str, Any] = {
         "dataset": policy.dataset,
         "purposes": list(policy.purposes),
@@ -40,7 +40,7 @@ def plain(policy: Policy) -> dict[str, Any]:
 
 
 def plain_loss(loss: Loss) -> dict[str, str]:
-    """A loss as the page states it."""
+    """Return a loss as the text states it."""
     if loss.relation is not Relation.ADD_REMOVE:
         raise BadPolicy(f"a policy speaks of {Relation.ADD_REMOVE} losses, this one is {loss.relation}.")
     stated: dict[str, str] = {loss.measure: exact(loss.amount)}

@@ -1,7 +1,7 @@
-"""A YAML page whose every word knows its place, so that all that is wrong with it can be said at once.
+"""YAML whose every word has its line, so that all problems can be reported at once.
 
-All words are taken as text: YAML would read the country NO as false, 1e-7 as a word and 0.1 as a binary number.
-Anchors, tags and words written twice are refused; nothing is passed over in silence.
+All words are read as text: YAML would read the country NO as false, 1e-7 as a word and 0.1 as a binary number. Anchors,
+tags and duplicate keys are refused; nothing is ignored silently.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,23 +25,23 @@ _PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map")}
 
 @dataclass(frozen=True, slots=True)
 class YamlNode:
-    """What stands at one place of a page. Problems are collected, not raised."""
+    """Node of the text. Problems are collected, not raised."""
 
     node: yaml.Node
     path: str
     problems: list[str]
 
     def say(self, sentence: str) -> None:
-        """Note a problem here, with its way out."""
+        """Record a problem here, with its way out."""
         self.problems.append(f"line {self.node.start_mark.line + 1}, {self.path or 'the page'}: {sentence}")
 
     @property
     def empty(self) -> bool:
-        """Whether it is a list or mapping with nothing in it."""
+        """Return True if it is an empty list or mapping."""
         return isinstance(self.node, yaml.CollectionNode) and not self.node.value
 
     def names(self) -> "dict[str, YamlNode]":
-        """A mapping with names of the writer's choice."""
+        """Return a mapping with names of the writer's choice."""
         if not isinstance(self.node, yaml.MappingNode):
             self.say("write names with something under each")
             return {}
@@ -60,7 +60,7 @@ class YamlNode:
         return found
 
     def words(self, known: Sequence[str], required: Sequence[str] = ()) -> "dict[str, YamlNode]":
-        """A mapping of which every word must be known."""
+        """Return a mapping whose keys must all be known."""
         found = self.names()
         for name in [name for name in found if name not in known]:
             close = get_close_matches(name, known, n=1)
@@ -73,7 +73,7 @@ class YamlNode:
         return found
 
     def items(self) -> "list[YamlNode]":
-        """The entries of a list."""
+        """Return the entries of a list."""
         if not isinstance(self.node, yaml.SequenceNode):
             self.say("write a list, such as [a, b]")
             return []
@@ -88,7 +88,7 @@ class YamlNode:
         return False
 
     def text(self) -> str:
-        """A word or a sentence; empty if there is none, which is a problem."""
+        """Return a text; empty if there is none, which is a problem."""
         value = self.node.value if isinstance(self.node, yaml.ScalarNode) else None
         if value is None or not value.strip():
             self.say("write a word here")
@@ -96,7 +96,7 @@ class YamlNode:
         return str(value)
 
     def line(self) -> str:
-        """A short text on one line."""
+        """Return a short text on one line."""
         text = self.text().strip()
         if len(text) > 200 or not text.isprintable():
             self.say("write it on one line of at most 200 characters")
@@ -104,7 +104,7 @@ class YamlNode:
         return text
 
     def lines(self) -> tuple[str, ...]:
-        """A list of short texts, each once."""
+        """Return a list of short texts, each once."""
         found: dict[str, None] = {}
         for part in self.items():
             word = part.line()
@@ -115,7 +115,7 @@ class YamlNode:
         return tuple(found)
 
     def one_of(self, known: Sequence[str]) -> str:
-        """One of some words."""
+        """Return one of some words."""
         word = self.line()
         if word and word not in known:
             close = get_close_matches(word, known, n=1)
@@ -124,7 +124,7 @@ class YamlNode:
         return word
 
     def whole(self, least: int, most: int) -> int:
-        """A whole number; the least if it cannot be read, which is a problem."""
+        """Return a whole number; the least if it cannot be read, which is a problem."""
         text = self.text().strip()
         if not (text.isascii() and text.isdigit() and len(text) < 10 and least <= int(text) <= most):
             if text:
@@ -133,7 +133,7 @@ class YamlNode:
         return int(text)
 
     def day(self) -> date | None:
-        """A date."""
+        """Return a date."""
         text = self.text().strip()
         try:
             return date.fromisoformat(text)
@@ -144,10 +144,10 @@ class YamlNode:
 
 
 def parse(text: str) -> YamlNode:
-    """The page.
+    """Parse YAML.
 
     Raises:
-        BadPolicy: it is not YAML, or uses what no page here needs.
+        BadPolicy: it is not YAML, or uses features that no policy needs.
     """
     if not isinstance(text, str) or len(text) > _LONGEST:
         raise BadPolicy(f"a page is text of at most {_LONGEST:,} characters.")
@@ -175,17 +175,17 @@ def refuse(problems: Sequence[str], what: str = "policy") -> None:
 
 
 def to_yaml(raw: Mapping[str, Any]) -> str:
-    """Plain values (text, lists, mappings) as YAML that `parse` reads as the same text."""
+    """Return plain values (text, lists, mappings) as YAML that `parse` reads as the same text."""
     return str(yaml.dump(raw, Dumper=_AsText, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110))
 
 
 class _NoAliases(yaml.BaseLoader):
-    """All words as text, no anchors (a page could refer to itself, or grow without end) and no endless nesting."""
+    """Loader: all words as text, no anchors (which allow cycles and unbounded growth) and no unbounded nesting."""
 
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """A node, unless it stands for another or lies too deep."""
+        """Compose a node, unless it is an alias or nested too deeply."""
         if self.check_event(yaml.AliasEvent):
             raise BadPolicy("anchors and aliases (& and *) are not offered here. Write it out.")
         self.depth += 1
@@ -197,14 +197,14 @@ class _NoAliases(yaml.BaseLoader):
 
 
 class _AsText(yaml.SafeDumper):
-    """Writes text without quotes wherever its form allows, since all words are read as text."""
+    """Dumper that omits quotes wherever possible, since all words are read as text."""
 
     def ignore_aliases(self, data: Any) -> bool:
         """Never write anchors."""
         return True
 
 
-# What plain words mean to YAML does not matter to `parse`: 0.05, 2026-01-01 and NO need no quotes.
+# The YAML types of plain words do not matter to `parse`: 0.05, 2026-01-01 and NO need no quotes.
 _AsText.yaml_implicit_resolvers = {}
 
 

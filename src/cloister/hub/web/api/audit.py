@@ -1,4 +1,4 @@
-"""The audit log for programs of auditors and operators."""
+"""Audit log API for auditors and operators."""
 
 from typing import Annotated, Any
 
@@ -27,7 +27,7 @@ _FUTURE = 10**11
 
 
 class AuditEntryFacts(BaseModel):
-    """One line of the log."""
+    """One entry of the log."""
 
     number: int
     time: float
@@ -40,7 +40,7 @@ class AuditEntryFacts(BaseModel):
 
 
 class AuditCheck(BaseModel):
-    """Whether the chain holds."""
+    """Result of a check of the chain."""
 
     ok: bool
     entries: int
@@ -60,7 +60,7 @@ def search(
     before: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
     most: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[AuditEntryFacts]:
-    """Entries, newest first; `before` is for the next page."""
+    """Return entries, newest first; `before` is for the next page."""
     action, object, text = (one.replace("\0", "") for one in (action, object, text))  # noqa: A001
     with here.hub.database.reading() as session:
         found = here.hub.audit.search(
@@ -105,6 +105,6 @@ def verify(here: Reader) -> AuditCheck:
 
 @router.get("/api/audit/export", response_class=Response)
 def export(here: Reader) -> Response:
-    """The whole log as JSON lines with a signed head, for `verify_export`."""
+    """Return the whole log as JSON lines with a signed head, for `verify_export`."""
     here.hub.audit.record(here.who.id, "audit.exported", "audit")
     return StreamingResponse(export_lines(here.hub), media_type="application/x-ndjson")

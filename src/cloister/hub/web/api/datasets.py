@@ -1,4 +1,4 @@
-"""Datasets for programs: what one may know of them, mock rows, versions, and their owner's switches."""
+"""Dataset API: facts, mock data, versions, and the owner's actions."""
 
 import io
 from typing import Annotated, Any
@@ -24,7 +24,7 @@ Name = Annotated[str, Path(max_length=200)]
 
 
 class DatasetFacts(BaseModel):
-    """What one may know of a dataset."""
+    """Facts of a dataset that the caller may see."""
 
     name: str
     title: str
@@ -41,13 +41,13 @@ class DatasetFacts(BaseModel):
 
 
 class DatasetList(BaseModel):
-    """The datasets one may know of."""
+    """Datasets that the caller may see."""
 
     datasets: list[DatasetFacts]
 
 
 class NewDataset(BaseModel):
-    """A dataset to be shared. Nothing is allowed that its policy does not allow."""
+    """Dataset to be shared. Nothing is allowed that its policy does not allow."""
 
     name: str = Field(max_length=60, description="small letters, digits, _ and -; for good")
     title: str = Field("", max_length=200)
@@ -57,14 +57,14 @@ class NewDataset(BaseModel):
 
 
 class SchemaText(BaseModel):
-    """What is public of the tables, as far as one may see it."""
+    """Public facts of the tables that the caller may see."""
 
     version: int
     schema_: str = Field(alias="schema", serialization_alias="schema", description="YAML")
 
 
 class NewVersion(BaseModel):
-    """A new state of the tables: files that were sent, or an address where they stay."""
+    """New version of the tables: uploaded files, or an address where they stay."""
 
     uploads: dict[str, str] = Field(default_factory=dict, max_length=200, description="table → upload")
     schema_: str = Field("", alias="schema", max_length=1_000_000, description="YAML; the last one unless given")
@@ -72,7 +72,7 @@ class NewVersion(BaseModel):
 
 
 class VersionFacts(BaseModel):
-    """A version, as its owner sees it."""
+    """Version, as its owner sees it."""
 
     number: int
     state: str = Field(description="draft, preparing, ready, failed")
@@ -82,14 +82,14 @@ class VersionFacts(BaseModel):
 
 
 class Pause(BaseModel):
-    """The owner's switch."""
+    """Pause or resume a dataset."""
 
     paused: bool
 
 
 @router.get("/api/datasets")
 def list_datasets(here: Reader) -> DatasetList:
-    """The datasets one may know of."""
+    """Return the datasets that the caller may see."""
     with here.hub.database.reading() as session:
         found = visible_datasets(here.hub, session, here.who, here.environment)
         return DatasetList(datasets=[_facts(here, one) for one in found])
@@ -97,7 +97,7 @@ def list_datasets(here: Reader) -> DatasetList:
 
 @router.post("/api/datasets", status_code=201)
 def create_dataset(here: Sharer, given: NewDataset) -> DatasetFacts:
-    """Share a dataset: its policy and its account. Its tables come as uploads."""
+    """Share a dataset: its policy and its account. Its tables are uploaded afterwards."""
     datasets.examine(here.hub, here.who, policy_text=given.policy, schema_text=given.schema_)
     with here.hub.database.writing() as session:
         datasets.create(
@@ -115,20 +115,20 @@ def create_dataset(here: Sharer, given: NewDataset) -> DatasetFacts:
 
 @router.get("/api/datasets/{name}")
 def show_dataset(here: Reader, name: Name) -> DatasetFacts:
-    """What one may know of a dataset."""
+    """Return the facts of a dataset that the caller may see."""
     return _facts(here, _seen(here, name))
 
 
 @router.delete("/api/datasets/{name}", status_code=204)
 def delete_dataset(here: Sharer, name: Name) -> None:
-    """Shred a dataset: its key is erased and its files are removed, for good."""
+    """Shred a dataset: erase its key and remove its files, permanently."""
     with here.hub.database.writing() as session:
         datasets.delete(here.hub, session, here.who, datasets.owned(session, name, here.who))
 
 
 @router.post("/api/datasets/{name}/pause")
 def pause_dataset(here: Sharer, name: Name, given: Pause) -> DatasetFacts:
-    """Let no work on it begin, or let it again."""
+    """Pause work on a dataset, or resume it."""
     with here.hub.database.writing() as session:
         datasets.pause(here.hub, session, here.who, datasets.owned(session, name, here.who), given.paused)
     return _facts(here, _seen(here, name))
@@ -136,7 +136,7 @@ def pause_dataset(here: Sharer, name: Name, given: Pause) -> DatasetFacts:
 
 @router.get("/api/datasets/{name}/schema", response_model_by_alias=True)
 def show_schema(here: Reader, name: Name) -> SchemaText:
-    """What is public of its tables, as far as one may see it."""
+    """Return the public facts of its tables that the caller may see."""
     sight = _with_schema(here, name)
     assert sight.version is not None and sight.schema is not None  # noqa: PT018
     here.hub.audit.record(here.who.id, "schema.seen", f"dataset/{name}", version=sight.version.number)
@@ -155,7 +155,7 @@ def mock(
     rows: Annotated[int, Query(ge=1, le=100_000)] = 1000,
     seed: Annotated[int, Query(ge=0, le=2**31)] = 1,
 ) -> Response:
-    """Invented rows, from the schema alone, as an Arrow stream: to try questions on for free."""
+    """Return mock rows, from the schema alone, as an Arrow stream: to try queries for free."""
     import pyarrow as pa
 
     schema = _with_schema(here, name).schema
@@ -169,7 +169,7 @@ def mock(
 
 @router.get("/api/datasets/{name}/versions")
 def list_versions(here: Reader, name: Name) -> list[VersionFacts]:
-    """Its versions, the newest first; for its owner."""
+    """Return its versions, the newest first; for its owner."""
     with here.hub.database.reading() as session:
         dataset = datasets.owned(session, name, here.who)
         return [_version(one) for one in datasets.versions(session, dataset)]
@@ -177,7 +177,7 @@ def list_versions(here: Reader, name: Name) -> list[VersionFacts]:
 
 @router.post("/api/datasets/{name}/versions", status_code=202)
 def new_version(here: Sharer, name: Name, given: NewVersion) -> VersionFacts:
-    """Make a new version; a worker checks and seals it."""
+    """Create a version; a worker checks and seals it."""
     link = datasets.examine_version(here.hub, here.who, name, given.schema_, given.address)
     with here.hub.database.writing() as session:
         made = datasets.new_version(
@@ -194,7 +194,7 @@ def new_version(here: Sharer, name: Name, given: NewVersion) -> VersionFacts:
 
 @router.get("/api/datasets/{name}/versions/{number}")
 def show_version(here: Reader, name: Name, number: int) -> VersionFacts:
-    """One version; for its owner."""
+    """Return one version; for its owner."""
     with here.hub.database.reading() as session:
         dataset = datasets.owned(session, name, here.who)
         found = next((one for one in datasets.versions(session, dataset) if one.number == number), None)

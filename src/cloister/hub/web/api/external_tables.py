@@ -1,4 +1,4 @@
-"""Synthetic tables that owners made elsewhere, over HTTP: handed in, listed, taken."""
+"""API of synthetic tables that owners made elsewhere: submit, list, download."""
 
 import base64
 from typing import Annotated, Any
@@ -34,7 +34,7 @@ _SENT = {
 
 
 class SheetFacts(BaseModel):
-    """A table that an owner has handed in."""
+    """Table that an owner has submitted."""
 
     number: int
     table: str = Field(description="what it was made from")
@@ -47,7 +47,7 @@ class SheetFacts(BaseModel):
 
 
 class SheetList(BaseModel):
-    """Those that one may take, the newest first."""
+    """Tables that the caller may download, the newest first."""
 
     tables: list[SheetFacts]
     purpose: str = Field(description="for which the policy was asked")
@@ -55,7 +55,7 @@ class SheetList(BaseModel):
 
 
 class WholeSheet(BaseModel):
-    """All that is known of a table: its metadata sheet."""
+    """Metadata sheet of a table."""
 
     sheet: SheetFacts
     by: str = Field(description="who handed it in")
@@ -68,7 +68,7 @@ class WholeSheet(BaseModel):
 
 @router.get("/api/datasets/{name}/tables")
 def listed(here: Reader, name: Name, purpose: Purpose = "") -> SheetList:
-    """The synthetic tables that its owner has handed in, for those whom the policy lets synthesise."""
+    """Return the synthetic tables that its owner has submitted, for users whom the policy lets synthesise."""
     found = access.look(here.hub, here.who, name, purpose, here.environment)
     return SheetList(tables=[_facts(one) for one in found.sheets], purpose=found.purpose)
 
@@ -79,11 +79,11 @@ def listed(here: Reader, name: Name, purpose: Purpose = "") -> SheetList:
     openapi_extra={"requestBody": {"content": {"multipart/form-data": {"schema": _SENT}}}},
 )
 async def hand(request: Request, here: Sharer, name: Name) -> SheetFacts:
-    """Hand in a table that you made: `table` (Parquet), `side`, and the `key` that signed its receipt, as a form.
+    """Submit a table that you made: `table` (Parquet), `side`, and the `key` that signed its receipt, as a form.
 
-    It is charged to the dataset's account before anybody sees it.
+    It is charged to the dataset's account before any other user sees it.
     """
-    await run_in_threadpool(require_owner, here, name)  # before a file is read: only an owner makes us hold one
+    await run_in_threadpool(require_owner, here, name)  # before a file is read: only an owner may upload one
     sent = await form(request)
     job = await run_in_threadpool(received, here, name, sent)
     return _sheet(job)
@@ -91,7 +91,7 @@ async def hand(request: Request, here: Sharer, name: Name) -> SheetFacts:
 
 @router.get("/api/datasets/{name}/tables/{number}")
 def show(here: Reader, name: Name, number: int, purpose: Purpose = "") -> WholeSheet:
-    """What is known of a table that was handed in: its side file, what it cost, what the hub vouches for."""
+    """Return the facts of a submitted table: its side file, its cost, what the hub vouches for."""
     job, _ = access.take(here.hub, here.who, name, number, purpose, here.environment, "sheet")
     assert job.result is not None
     return WholeSheet(
@@ -106,7 +106,7 @@ def show(here: Reader, name: Name, number: int, purpose: Purpose = "") -> WholeS
 
 @router.get("/api/datasets/{name}/tables/{number}/table", response_class=Response)
 def table(here: Reader, name: Name, number: int, purpose: Purpose = "") -> Response:
-    """The table, as Parquet, as it was handed in."""
+    """Return the table as Parquet, as it was submitted."""
     job, _ = access.take(here.hub, here.who, name, number, purpose, here.environment, "parquet")
     assert job.result is not None
     content = base64.b64decode(job.result["file"])
@@ -114,7 +114,7 @@ def table(here: Reader, name: Name, number: int, purpose: Purpose = "") -> Respo
 
 
 def received(here: Visitor, name: str, sent: Form) -> Job:
-    """Take in what a form brought."""
+    """Submit the files of a form; return the job."""
     require_owner(here, name)
     files = {}
     for field, label in (("table", "Table"), ("side", "Side file")):
@@ -127,7 +127,7 @@ def received(here: Visitor, name: str, sent: Form) -> Job:
 
 
 def require_owner(here: Visitor, name: str) -> None:
-    """NotHere unless the visitor owns the dataset."""
+    """Raise NotHere unless the visitor owns the dataset."""
     with here.hub.database.reading() as session:
         datasets.owned(session, name, here.who)
 

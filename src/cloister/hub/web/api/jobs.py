@@ -1,4 +1,4 @@
-"""Work over HTTP: plan it, hand it in, wait for it, cancel it, fetch its receipt."""
+"""Job API: plan, submit, wait, cancel, fetch the receipt."""
 
 import asyncio
 import base64
@@ -36,7 +36,7 @@ _A_PAGE = 100
 
 
 class JobBody(BaseModel):
-    """A piece of work to plan or to do."""
+    """Job to plan or to run."""
 
     model_config = ConfigDict(extra="forbid")
     kind: str = Field(
@@ -48,7 +48,7 @@ class JobBody(BaseModel):
     @field_validator("form")
     @classmethod
     def _flat(cls, form: dict[str, Any]) -> dict[str, Any]:
-        """Refuse what no kind asks for: fields are words, numbers, or lists of them."""
+        """Refuse nested fields: every field is a word, a number, or a list of them."""
         plain = (str, int, float, bool, type(None))
         for value in form.values():
             if not all(isinstance(one, plain) for one in (value if isinstance(value, list) else [value])):
@@ -57,7 +57,7 @@ class JobBody(BaseModel):
 
 
 class PlanFacts(BaseModel):
-    """What a piece of work would cost, and how wrong its answer may be."""
+    """Cost of a job, and the expected error of its answer."""
 
     loss: dict[str, str] | None = Field(description="what the dataset's account pays")
     own: dict[str, str] = Field(description="what the person's account pays")
@@ -71,7 +71,7 @@ class PlanFacts(BaseModel):
 
 
 class JobFacts(BaseModel):
-    """A piece of work."""
+    """Facts of a job."""
 
     id: int
     kind: str
@@ -94,7 +94,7 @@ class JobFacts(BaseModel):
 
 
 class JobList(BaseModel):
-    """Pieces of work, newest first, without their results."""
+    """Jobs, newest first, without their results."""
 
     jobs: list[JobFacts]
     before: int | None = Field(description="ask for this to see older ones")
@@ -105,14 +105,14 @@ class JobList(BaseModel):
 
 @router.post("/api/datasets/{name}/plan")
 async def plan(request: Request, name: str, asked: JobBody, here: MayWork) -> PlanFacts:
-    """What a piece of work would cost. It costs nothing to ask."""
+    """Return the cost of a job. Planning costs nothing."""
     planned = await planned_by(request, here, name, asked.kind, asked.form, asked.purpose)
     return PlanFacts(**planned.to_json())
 
 
 @router.post("/api/datasets/{name}/jobs", status_code=202)
 async def submit(request: Request, name: str, asked: JobBody, here: MayWork) -> JobFacts:
-    """Hand a piece of work in. It is queued, or waits until somebody agrees to it."""
+    """Submit a job. It is queued, or waits for approval."""
     job = await submitted_by(request, here, name, asked.kind, asked.form, asked.purpose)
     return await run_in_threadpool(_found, here, job.id)
 
@@ -120,7 +120,7 @@ async def submit(request: Request, name: str, asked: JobBody, here: MayWork) -> 
 async def planned_by(
     request: Request, here: Visitor, name: str, kind: str, form: Mapping[str, Any], purpose: str
 ) -> Planned:
-    """The plan of a piece of work, made in a child process if the hub is served."""
+    """Return the plan of a job, made in a child process if the hub is served."""
     asked = (here.hub, here.who, name, kind, form, purpose, here.environment)
     return await run_in_threadpool(gateway.plan, *asked, await _passed(request, here, *asked[2:6]))
 
@@ -128,7 +128,7 @@ async def planned_by(
 async def submitted_by(
     request: Request, here: Visitor, name: str, kind: str, form: Mapping[str, Any], purpose: str
 ) -> Job:
-    """A piece of work in the queue, planned in a child process if the hub is served."""
+    """Queue a job, planned in a child process if the hub is served."""
     asked = (here.hub, here.who, name, kind, form, purpose, here.environment)
     return await run_in_threadpool(gateway.submit, *asked, await _passed(request, here, *asked[2:6]))
 
@@ -137,7 +137,7 @@ async def _passed(
     request: Request, here: Visitor, name: str, kind: str, form: Mapping[str, Any], purpose: str
 ) -> gateway.Passed | None:
     planner: Planner | None = getattr(request.app.state, "planner", None)
-    if planner is None:  # an application that no server runs plans by itself
+    if planner is None:  # an application without a server plans by itself
         return None
     asked = PlanRequest(here.who.id, name, kind, dict(form), purpose, here.environment)
     return await planner.ask(asked, request.is_disconnected)
@@ -145,7 +145,7 @@ async def _passed(
 
 @router.post("/api/jobs/{number}/cancel")
 def cancel(number: int, here: MayWork) -> JobFacts:
-    """Stop a job before it is charged. After the charge it is too late: the charge stands."""
+    """Cancel a job before it is charged. After the charge it is too late: the charge stands."""
     gateway.cancel(here.hub, here.who, number)
     return _found(here, number)
 
@@ -160,7 +160,7 @@ async def show(
     here: MayRead,
     wait: Annotated[float, Query(ge=0, le=_LONGEST_WAIT_S, description="how many seconds to wait for its end")] = 0.0,
 ) -> JobFacts:
-    """A job: one's own with its result, or one on one's own dataset without."""
+    """Return a job: one's own with its result, or one on one's own dataset without."""
     found = await run_in_threadpool(_found, here, number)
     if wait and found.state not in (*ENDED, "waiting"):
         await _waiters(request, here.hub).ended(number, wait)
@@ -170,13 +170,13 @@ async def show(
 
 @router.get("/api/jobs")
 def mine(here: MayRead, before: Annotated[int | None, Query(ge=1, lt=2**31)] = None) -> JobList:
-    """One's own work."""
+    """Return one's own jobs."""
     return _listed(here, sa.select(Job).where(Job.person_id == here.who.id), before)
 
 
 @router.get("/api/datasets/{name}/jobs")
 def on_dataset(name: str, here: MayRead, before: Annotated[int | None, Query(ge=1, lt=2**31)] = None) -> JobList:
-    """The work on a dataset: all of it for its owner, one's own for others."""
+    """Return the jobs on a dataset: all of them for its owner, one's own for others."""
     with here.hub.database.reading() as session:
         dataset = gateway.find_dataset(here.hub, session, here.who, name, here.environment)
     wanted = sa.select(Job).where(Job.dataset_id == dataset.id)
@@ -187,13 +187,13 @@ def on_dataset(name: str, here: MayRead, before: Annotated[int | None, Query(ge=
 
 @router.delete("/api/jobs/{number}/result", status_code=204)
 def forget(number: int, here: MayWork) -> None:
-    """Remove the result of one's own job. Receipt and charge stay."""
+    """Delete the result of one's own job. Receipt and charge stay."""
     gateway.forget(here.hub, here.who, number)
 
 
 @router.get("/api/jobs/{number}/receipt", response_class=Response)
 def receipt(number: int, here: MayRead) -> Response:
-    """The signed proof of a charge, as it was issued; one line for each, if there were several."""
+    """Return the signed receipt of a charge, as it was issued; one line for each, if there were several."""
     with here.hub.database.reading() as session:
         job = gateway.find_job(session, here.who, number)
     if not job.receipt:
@@ -205,7 +205,7 @@ def receipt(number: int, here: MayRead) -> Response:
 
 @router.get("/api/jobs/{number}/model", response_class=Response)
 def model(number: int, here: MayRead) -> Response:
-    """The model that was trained: JSON and arrays behind the hub's signature, for `cloister.learn.load`."""
+    """Return the trained model: JSON and arrays under the hub's signature, for `cloister.learn.load`."""
     with here.hub.database.reading() as session:
         job = gateway.find_job(session, here.who, number)
     mine = job.result if job.person_id == here.who.id and job.state == "done" else None
@@ -217,7 +217,7 @@ def model(number: int, here: MayRead) -> Response:
 
 
 def model_name(job: Job) -> str:
-    """What the file of a model is called: letters and digits that every system takes."""
+    """Return the file name of a model: letters and digits that every system accepts."""
     words = f"{job.dataset.name}-{job.parameters.get('target') or 'model'}-{job.id}"
     return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "-_") else "-" for sign in words) + ".model"
 
@@ -263,7 +263,7 @@ def _facts(job: Job, whole: bool = False) -> JobFacts:
 
 
 class Waiters:
-    """Everybody who waits for a job in this process: one question to the database for all of them, and no thread each.
+    """All requests of this process that wait for a job: one database query for all of them, and no thread each.
 
     Args:
         hub: the hub.
@@ -276,7 +276,7 @@ class Waiters:
         self._pool = ThreadPoolExecutor(1, "waiters")
 
     async def ended(self, number: int, seconds: float) -> None:
-        """Return when the job has ended, or needs somebody's word, or the time is over."""
+        """Return when the job has ended, or needs an approval, or the time is over."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(number, set()).add(future)
         if self._task is None or self._task.done():
@@ -293,7 +293,7 @@ class Waiters:
         while self._waiting:
             try:
                 ended = await loop.run_in_executor(self._pool, self._ended, list(self._waiting))
-            except sa.exc.SQLAlchemyError:  # a busy database: ask again
+            except sa.exc.SQLAlchemyError:  # a busy database: try again
                 ended = []
             for number in ended:
                 for future in self._waiting.get(number, ()):

@@ -1,4 +1,4 @@
-"""The ledger for programs: my spends, a dataset's account, and for an auditor the check and the copy."""
+"""Ledger API: own charges, a dataset's account, and for an auditor the check and the copy."""
 
 import tempfile
 from pathlib import Path
@@ -36,7 +36,7 @@ class Spend(BaseModel):
 
 
 class Total(BaseModel):
-    """Charges that have something in common."""
+    """Sum of charges with the same user, purpose or month."""
 
     label: str
     count: int
@@ -45,7 +45,7 @@ class Total(BaseModel):
 
 
 class Own(BaseModel):
-    """What one person spent of one dataset."""
+    """Charges of one user on one dataset."""
 
     dataset: str
     spent: dict[str, str] | None
@@ -70,7 +70,7 @@ class AccountFacts(BaseModel):
 
 
 class LedgerCheck(BaseModel):
-    """What the verifier found."""
+    """Result of the verifier."""
 
     ok: bool
     entries: int
@@ -91,7 +91,7 @@ Auditor = Annotated[Visitor, Depends(_auditor)]
 
 @router.get("/api/ledger")
 def mine(here: Reader) -> list[Own]:
-    """What I spent, dataset by dataset."""
+    """Return the caller's charges, by dataset."""
     with here.hub.database.reading() as session:
         found = statements.for_user(here.hub, session, here.who, here.environment)
     return [
@@ -102,7 +102,7 @@ def mine(here: Reader) -> list[Own]:
 
 @router.get("/api/datasets/{name}/ledger")
 def account(name: str, here: Reader) -> AccountFacts:
-    """Who spent what of a dataset: everything for its owner and for auditors, else the total and one's own spends."""
+    """Return a dataset's account: everything for its owner and for auditors, else the total and one's own charges."""
     with here.hub.database.reading() as session:
         _, found, _ = statement_of(here, session, name)
     here.hub.audit.record(here.who.id, "ledger.read", f"dataset/{name}")
@@ -142,7 +142,7 @@ def verify(here: Auditor) -> LedgerCheck:
 
 @router.get("/api/ledger/copy", response_class=Response)
 def copy(here: Auditor) -> Response:
-    """The ledger as an SQLite file, for `cloister ledger verify`."""
+    """Return the ledger as an SQLite file, for `cloister ledger verify`."""
     here.hub.audit.record(here.who.id, "ledger.copied", "ledger")
     folder = tempfile.TemporaryDirectory(prefix="cloister-ledger-")
     path = Path(folder.name) / "ledger.db"

@@ -1,4 +1,4 @@
-"""Who a program acts for."""
+"""User for whom a program acts."""
 
 from typing import Annotated
 
@@ -13,7 +13,7 @@ router = APIRouter(tags=["people"])
 
 
 class Me(BaseModel):
-    """The person behind the token or the session."""
+    """User of the token or the session."""
 
     id: int
     email: str
@@ -26,7 +26,7 @@ class Me(BaseModel):
 
 @router.get("/api/me")
 def me(here: Annotated[Visitor, Depends(scoped("read"))]) -> Me:
-    """Who this token acts for, and within which scopes."""
+    """Return the user of this token, and its scopes."""
     who = here.who
     return Me(
         id=who.id,

@@ -1,4 +1,4 @@
-"""A dataset's policy over HTTP: read it, publish it, ask it why."""
+"""Policy API: read, publish, explain."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ router = APIRouter(tags=["policy"])
 
 
 class Sentence(BaseModel):
-    """A role, as far as the reader may know it."""
+    """Role, as far as the reader may know it."""
 
     name: str
     who: str
@@ -32,7 +32,7 @@ class Sentence(BaseModel):
 
 
 class PolicyAnswer(BaseModel):
-    """What a policy says."""
+    """Content of a policy."""
 
     dataset: str
     number: int
@@ -44,7 +44,7 @@ class PolicyAnswer(BaseModel):
 
 
 class PolicyBody(BaseModel):
-    """A page to publish."""
+    """Policy text to publish."""
 
     text: str = Field(max_length=100_000)
     after: int | None = Field(None, ge=0, description="the version that was edited; refused if it is not the newest")
@@ -52,14 +52,14 @@ class PolicyBody(BaseModel):
 
 
 class PublishedPolicy(BaseModel):
-    """What became of a page."""
+    """Result of publishing a policy."""
 
     number: int | None = Field(description="its number, if it was published")
     notes: list[str]
 
 
 class Why(BaseModel):
-    """A verdict, explained."""
+    """Verdict with its reasons."""
 
     allowed: bool
     operation: str
@@ -71,7 +71,7 @@ class Why(BaseModel):
 
 @router.get("/api/datasets/{name}/policy")
 def read_policy(name: str, here: Annotated[Visitor, Depends(scoped("read"))]) -> PolicyAnswer:
-    """What the policy says; the page itself only to its owner."""
+    """Return the policy; its text only to its owner."""
     with here.hub.database.reading() as session:
         sight = visible_dataset(here.hub, session, here.who, name, here.environment)
         if sight.policy is None:
@@ -94,11 +94,11 @@ def read_policy(name: str, here: Annotated[Visitor, Depends(scoped("read"))]) ->
 
 @router.put("/api/datasets/{name}/policy")
 def publish_policy(name: str, body: PolicyBody, here: Annotated[Visitor, Depends(scoped("share"))]) -> PublishedPolicy:
-    """Publish a page as the dataset's policy, or only check it."""
+    """Publish a text as the dataset's policy, or only check it."""
     operations = [kind.operation for kind in KINDS.values()]
     with here.hub.database.reading() as session:
         schema = versions.schema_of(session, owned(session, name, here.who))
-    reading = look(body.text, schema, operations)  # before the transaction: only one writes at a time
+    reading = look(body.text, schema, operations)  # before the transaction: there is one writer at a time
     with here.hub.database.writing() as session:
         dataset = owned(session, name, here.who)
         note = versions.unverified_note(session, reading.policy)
@@ -116,6 +116,6 @@ def why(
     purpose: Annotated[str, Query(max_length=80)] = "",
     spend: Annotated[str, Query(max_length=80, description="what it would cost, such as rho 0.01")] = "",
 ) -> Why:
-    """What the policy says to whoever asks, with every rule that was tried; with a cost, its limits too."""
+    """Return the policy's verdict for the caller, with every rule that was tried; with a cost, its limits too."""
     verdict = gateway.explain(here.hub, here.who, name, operation, purpose, here.environment, spend)
     return Why(**verdict.to_json())

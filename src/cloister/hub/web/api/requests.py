@@ -1,4 +1,4 @@
-"""Requests and notices for programs."""
+"""API of requests and notifications."""
 
 from typing import Annotated, Any, Literal
 
@@ -48,7 +48,7 @@ class CommentFacts(BaseModel):
 
 
 class DecisionBody(BaseModel):
-    """What a reviewer said."""
+    """Decision of a reviewer."""
 
     person: str
     agreed: bool
@@ -85,14 +85,14 @@ class RequestFacts(BaseModel):
 
 
 class RequestList(BaseModel):
-    """Requests that concern me."""
+    """Requests that concern the caller."""
 
     mine: list[RequestFacts]
     waiting: list[RequestFacts] = Field(description="for my decision")
 
 
 class NoticeList(BaseModel):
-    """A notice."""
+    """A notification."""
 
     id: int
     text: str
@@ -103,7 +103,7 @@ class NoticeList(BaseModel):
 
 @router.get("/api/requests")
 def listed(here: Reader) -> RequestList:
-    """What I asked for, and what waits for my decision."""
+    """Return the caller's requests, and those that wait for their decision."""
     own = sa.select(models.Request).where(models.Request.person_id == here.who.id)
     with here.hub.database.reading() as session:
         mine = list(session.scalars(own.order_by(models.Request.id.desc()).limit(_MOST)))
@@ -124,7 +124,7 @@ def ask(asked: AccessRequestBody, here: Worker) -> RequestFacts:
 
 @router.get("/api/requests/{number}")
 def shown(number: Number, here: Reader) -> RequestFacts:
-    """One request, with decisions and comments."""
+    """Return one request, with decisions and comments."""
     with here.hub.database.reading() as session:
         return _whole(session, approvals.find(here.hub, session, here.who, number))
 
@@ -140,7 +140,7 @@ def decide(number: Number, word: CommentBody, here: Sharer) -> RequestFacts:
 
 @router.post("/api/requests/{number}/comments", status_code=201)
 def comment(number: Number, said: CommentFacts, here: Worker) -> RequestFacts:
-    """Say something below it."""
+    """Add a comment."""
     with here.hub.database.writing() as session:
         found = approvals.find(here.hub, session, here.who, number)
         approvals.comment(here.hub, session, here.who, found, said.text.replace("\0", ""))
@@ -150,7 +150,7 @@ def comment(number: Number, said: CommentFacts, here: Worker) -> RequestFacts:
 
 @router.post("/api/requests/{number}/withdraw")
 def withdraw(number: Number, here: Worker) -> RequestFacts:
-    """Take one's own request back."""
+    """Withdraw one's own request."""
     with here.hub.database.writing() as session:
         found = approvals.find(here.hub, session, here.who, number)
         return _whole(session, approvals.withdraw(here.hub, session, here.who, found))
@@ -158,7 +158,7 @@ def withdraw(number: Number, here: Worker) -> RequestFacts:
 
 @router.post("/api/requests/{number}/revoke")
 def revoke(number: Number, said: CommentFacts, here: Sharer) -> RequestFacts:
-    """Take back what was granted."""
+    """Revoke a grant."""
     with here.hub.database.writing() as session:
         found = approvals.find(here.hub, session, here.who, number)
         reason = said.text.replace("\0", "")
@@ -167,7 +167,7 @@ def revoke(number: Number, said: CommentFacts, here: Sharer) -> RequestFacts:
 
 @router.get("/api/notices")
 def told(here: Reader) -> list[NoticeList]:
-    """My newest notices."""
+    """Return the caller's newest notifications."""
     with here.hub.database.reading() as session:
         found = notices.mine(session, here.who)
     return [NoticeList(id=one.id, text=one.text, link=one.link, time=one.created, read=one.read) for one in found]

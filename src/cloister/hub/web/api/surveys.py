@@ -1,4 +1,4 @@
-"""Surveys over HTTP, for whoever composes them: make one, open it, read what it found. Others' are not here."""
+"""Survey API for owners: create, open, read the results. Surveys of others are not found."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,7 +25,7 @@ _People = Annotated[int, Field(ge=10, le=10_000_000)]
 
 
 class Facts(BaseModel):
-    """What can be said about a survey while it is a draft; what is left out stays."""
+    """Facts of a draft that can be set; omitted ones stay."""
 
     model_config = ConfigDict(extra="forbid")
     title: str | None = Field(None, max_length=200)
@@ -80,7 +80,7 @@ class SurveyList(BaseModel):
 
 
 class Wanted(BaseModel):
-    """A question to be advised about."""
+    """Question for which advice is requested."""
 
     model_config = ConfigDict(extra="forbid")
     question: dict[str, Any]
@@ -89,35 +89,35 @@ class Wanted(BaseModel):
 
 
 class Advised(BaseModel):
-    """What to expect of a question, level by level; or what is wrong with it so far."""
+    """Expected error of a question, level by level; or its problems so far."""
 
     levels: list[dict[str, Any]]
     problem: str | None = None
 
 
 class Count(BaseModel):
-    """How many links to make."""
+    """Number of links to create."""
 
     model_config = ConfigDict(extra="forbid")
     count: int = Field(ge=1, le=100_000)
 
 
 class Links(BaseModel):
-    """Links, shown once: only their hashes are kept."""
+    """Links, shown once: only their hashes are stored."""
 
     links: list[str]
 
 
 @router.get("/api/surveys")
 def mine(here: MayRead) -> SurveyList:
-    """One's own surveys."""
+    """Return one's own surveys."""
     with here.hub.database.reading() as session:
         return SurveyList(surveys=[_facts(here, session, one) for one in survey.mine(session, here.who)])
 
 
 @router.post("/api/surveys", status_code=201)
 def create(body: NewSurvey, here: MayWork) -> SurveyFacts:
-    """Make a draft."""
+    """Create a draft."""
     facts = _named(body.model_dump(exclude_unset=True, exclude={"name"}))
     with here.hub.database.writing() as session:
         made = composing.begin(here.hub, session, here.who, body.name, facts)
@@ -126,24 +126,24 @@ def create(body: NewSurvey, here: MayWork) -> SurveyFacts:
 
 @router.post("/api/surveys/advice")
 def advice(body: Wanted, here: MayWork) -> Advised:
-    """What error to expect of a question, and which mechanisms could serve it. Looks at public facts alone."""
+    """Return the expected error of a question, and its possible mechanisms. Uses public facts alone."""
     try:
         asked = SurveyQuestion.read({**body.question, "id": body.question.get("id") or "q"})
         return Advised(levels=composing.expected(asked, body.people, body.lasting))
-    except BadForm as error:  # somebody is still writing it
+    except BadForm as error:  # the question is still incomplete
         return Advised(levels=[], problem=str(error).removeprefix(f"{error.code}: "))
 
 
 @router.get("/api/surveys/{name}")
 def show(name: str, here: MayRead) -> SurveyFacts:
-    """A survey."""
+    """Return a survey."""
     with here.hub.database.reading() as session:
         return _facts(here, session, survey.find_own(session, name, here.who))
 
 
 @router.put("/api/surveys/{name}")
 def change(name: str, body: Facts, here: MayWork) -> SurveyFacts:
-    """Change a draft; what is left out stays."""
+    """Change a draft; omitted facts stay."""
     facts = _named(body.model_dump(exclude_unset=True))
     with here.hub.database.writing() as session:
         found = survey.find_own(session, name, here.who)
@@ -153,7 +153,7 @@ def change(name: str, body: Facts, here: MayWork) -> SurveyFacts:
 
 @router.post("/api/surveys/{name}/publish")
 def publish(name: str, here: MayWork) -> SurveyFacts:
-    """Open it: questions and mechanisms are fixed from now on."""
+    """Open a survey: questions and mechanisms are fixed from now on."""
     with here.hub.database.reading() as session:
         draft = survey.find_own(session, name, here.who)
     survey.prepare(draft)
@@ -165,7 +165,7 @@ def publish(name: str, here: MayWork) -> SurveyFacts:
 
 @router.post("/api/surveys/{name}/close")
 def close(name: str, here: MayWork) -> SurveyFacts:
-    """Take no more answers, for good."""
+    """Close a survey: it takes no more answers."""
     with here.hub.database.writing() as session:
         found = survey.find_own(session, name, here.who)
         survey.close(here.hub, session, found)
@@ -174,7 +174,7 @@ def close(name: str, here: MayWork) -> SurveyFacts:
 
 @router.post("/api/surveys/{name}/wave")
 def wave(name: str, here: MayWork) -> SurveyFacts:
-    """Ask the same people again."""
+    """Begin the next wave with the same respondents."""
     with here.hub.database.writing() as session:
         found = survey.find_own(session, name, here.who)
         survey.next_wave(here.hub, session, found)
@@ -183,18 +183,18 @@ def wave(name: str, here: MayWork) -> SurveyFacts:
 
 @router.post("/api/surveys/{name}/invitations")
 def invite(name: str, body: Count, here: MayWork) -> Links:
-    """New links, one for each person to be invited."""
+    """Create links, one for each person to be invited."""
     with here.hub.database.writing() as session:
         links = ballots.invite(here.hub, session, survey.find_own(session, name, here.who), body.count)
     return Links(links=links)
 
 
-# What it found
+# Results
 
 
 @router.get("/api/surveys/{name}/results")
 def found(name: str, here: MayRead, wave: Wave = 0) -> dict[str, Any]:
-    """Estimates of every question with their errors, and what limits them."""
+    """Return estimates of every question with their errors, and their limits."""
     return _read(here, name, wave)[1].to_json()
 
 
@@ -206,13 +206,13 @@ def cross(
     second: Annotated[str, Query(max_length=40)],
     wave: Wave = 0,
 ) -> dict[str, Any]:
-    """How the answers to two questions go together, from matched reports."""
+    """Return the cross-table of two questions, from matched reports."""
     return _read(here, name, wave)[1].cross(first, second).to_json()
 
 
 @router.get("/api/surveys/{name}/reports", response_class=Response)
 def reports(name: str, here: MayRead, wave: Wave = 0, kind: Literal["json", "csv"] = "json") -> Response:
-    """Every report of a wave, without names, in the order of a hash."""
+    """Return every report of a wave, without names, in the order of a hash."""
     asked, read = _read(here, name, wave)
     here.hub.audit.record(
         here.who.id, "survey.reports.exported", f"survey/{name}", wave=read.wave, people=read.n, kind=kind
@@ -224,7 +224,7 @@ def reports(name: str, here: MayRead, wave: Wave = 0, kind: Literal["json", "csv
 
 @router.get("/api/surveys/{name}/receipt", response_class=Response)
 def receipt(name: str, here: MayRead, wave: Wave = 0) -> Response:
-    """The analysis, signed by the hub."""
+    """Return the analysis, signed by the hub."""
     asked, read = _read(here, name, wave)
     here.hub.audit.record(here.who.id, "survey.receipt", f"survey/{name}", wave=read.wave, people=read.n)
     return Response(export.text_of(export.analysis(here.hub, asked, read)), media_type="application/json")
@@ -237,7 +237,7 @@ def _read(here: Visitor, name: str, wave: int) -> tuple[Survey, results.Results]
 
 
 def _named(facts: dict[str, Any]) -> dict[str, Any]:
-    """What was said; null means nothing but for the end, where it means that there is none.
+    """Return the facts that were set; null is ignored, except for the end, where it means none.
 
     Questions are read and certified here, before a transaction begins.
     """

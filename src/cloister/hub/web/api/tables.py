@@ -1,4 +1,4 @@
-"""Synthetic tables over HTTP: the rows that were made, for whoever asked for them."""
+"""API of synthetic tables: the generated rows, for the user who requested them."""
 
 import base64
 from typing import Annotated, Any
@@ -19,14 +19,14 @@ MayRead = Annotated[Visitor, Depends(scoped("read"))]
 
 @router.get("/api/jobs/{number}/table", response_class=Response)
 def table(number: int, here: MayRead) -> Response:
-    """The synthetic table that was made, as Parquet. Its side file is `result.side` of the job."""
+    """Return the synthetic table as Parquet. Its side file is `result.side` of the job."""
     job, result = made(here, number)
     content = base64.b64decode(result["file"])
     return download(content, f"{table_name(job)}.parquet", "application/vnd.apache.parquet")
 
 
 def made(here: Visitor, number: int) -> tuple[Job, dict[str, Any]]:
-    """A job of one's own that made a table, and what it left."""
+    """Return one's own job that made a table, and its result."""
     with here.hub.database.reading() as session:
         job = gateway.find_job(session, here.who, number)
     mine = job.result if job.person_id == here.who.id and job.state == "done" else None
@@ -36,11 +36,11 @@ def made(here: Visitor, number: int) -> tuple[Job, dict[str, Any]]:
 
 
 def table_name(job: Job) -> str:
-    """What the files of a table are called: letters and digits that every system takes."""
+    """Return the file name of a table: letters and digits that every system accepts."""
     words = f"{job.dataset.name}-synthetic-{job.id}"
     return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "-_") else "-" for sign in words)
 
 
 def download(content: bytes, name: str, kind: str) -> Response:
-    """A file to keep."""
+    """Return a file as a download."""
     return Response(content, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})

@@ -1,4 +1,4 @@
-"""Files on their way, for programs and for upload.js: announced, sent piece by piece, resumed, cancelled."""
+"""Upload API, for programs and for upload.js: announce, send piece by piece, resume, cancel."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ Id = Annotated[str, Path(max_length=64)]
 
 
 class NewUpload(BaseModel):
-    """A file to be sent."""
+    """File to be uploaded."""
 
     table: str = Field(max_length=200, description="which table it holds")
     file: str = Field(max_length=200, description="its name; the ending tells its form")
@@ -28,7 +28,7 @@ class NewUpload(BaseModel):
 
 
 class UploadFacts(BaseModel):
-    """How far an upload has come."""
+    """Progress of an upload."""
 
     id: str
     table: str
@@ -50,7 +50,7 @@ def begin(here: Sharer, name: Annotated[str, Path(max_length=200)], given: NewUp
 
 @router.get("/api/uploads/{upload_id}")
 def show(here: Reader, upload_id: Id) -> UploadFacts:
-    """How far an upload has come."""
+    """Return the progress of an upload."""
     with here.hub.database.reading() as session:
         return _facts(upload.find(session, here.who, upload_id)[0])
 
@@ -62,7 +62,7 @@ def show(here: Reader, upload_id: Id) -> UploadFacts:
 async def receive(
     request: Request, here: Sharer, upload_id: Id, offset: Annotated[int, Query(ge=0, le=2**50)]
 ) -> UploadFacts:
-    """Take the next piece: the bytes from `offset` on. A wrong offset is answered with the right one (409)."""
+    """Store the next piece: the bytes from `offset` on. A wrong offset is answered with the right one (409)."""
     await run_in_threadpool(_require_mine, here, upload_id)  # before a piece is held in memory
     pieces, size = [], 0
     async for piece in request.stream():
@@ -80,7 +80,7 @@ def _require_mine(here: Visitor, upload_id: str) -> None:
 
 @router.delete("/api/uploads/{upload_id}")
 def cancel(here: Sharer, upload_id: Id) -> UploadFacts:
-    """Give an upload up."""
+    """Cancel an upload."""
     with here.hub.database.writing() as session:
         return _facts(upload.cancel(here.hub, session, here.who, upload_id))
 

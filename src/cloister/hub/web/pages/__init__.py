@@ -1,1 +1,1 @@
-"""Pages: one file a subject, each with a module-level `router`. `create_app` finds them by itself."""
+"""Pages: one file per subject, each with a module-level `router`. `create_app` finds them by itself."""

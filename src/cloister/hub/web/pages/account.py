@@ -28,13 +28,13 @@ _SCOPES = (
 
 @router.get("/account")
 def show(request: Request, here: Me) -> Response:
-    """Everything about one's own account."""
+    """Show one's own account."""
     return _page(request, here)
 
 
 @router.post("/account/password")
 def change_password(request: Request, here: Me, sent: Sent) -> Response:
-    """A new password for the old one; all sessions end."""
+    """Change the password; all sessions end."""
     try:
         if sent.get("new", "") != sent.get("again", ""):
             raise BadForm("the two new passwords differ. Type the same one twice.")
@@ -47,7 +47,7 @@ def change_password(request: Request, here: Me, sent: Sent) -> Response:
 
 @router.post("/account/verify")
 def ask_verify_link(request: Request, here: Me) -> Response:
-    """Send a link to one's own address, with which it is verified."""
+    """Send a link to one's own address that verifies it."""
     try:
         user_actions.ask_verify_link(here.hub, here.who)
     except (NotNow, TooMany) as problem:
@@ -57,7 +57,7 @@ def ask_verify_link(request: Request, here: Me) -> Response:
 
 @router.post("/account/second-factor")
 def begin_factor(request: Request, here: Me, sent: Sent) -> Response:
-    """Show a secret for an app, after the password: an unattended browser must not lock its person out."""
+    """Show a secret for an app, after the password: an unattended browser must not lock its user out."""
     try:
         sign_in.prove(here.hub, here.who, sent.get("factor_password", ""), here.address)
         sign_in.enroll_factor(here.hub, here.who)
@@ -68,7 +68,7 @@ def begin_factor(request: Request, here: Me, sent: Sent) -> Response:
 
 @router.post("/account/second-factor/confirm")
 def confirm_factor(request: Request, here: Me, sent: Sent) -> Response:
-    """The app's first code. The other sessions end, and this one has a new secret."""
+    """Confirm the app with its first code. The other sessions end, and this one has a new secret."""
     secret = request.cookies.get(cookie_name(here.hub.settings), "")
     try:
         entered = sign_in.confirm_factor(here.hub, secret, sent.get("code", ""), here.address)
@@ -81,7 +81,7 @@ def confirm_factor(request: Request, here: Me, sent: Sent) -> Response:
 
 @router.post("/account/second-factor/cancel")
 def cancel_factor(request: Request, here: Me) -> Response:
-    """Forget a secret that was not confirmed."""
+    """Delete a secret that was not confirmed."""
     with here.hub.database.writing() as session:
         totp.cancel(session, here.who)
     return go(request, "/account")
@@ -89,7 +89,7 @@ def cancel_factor(request: Request, here: Me) -> Response:
 
 @router.post("/account/second-factor/remove")
 def remove_factor(request: Request, here: Me, sent: Sent) -> Response:
-    """Take the second factor off, for one of its codes."""
+    """Remove the second factor, with one of its codes."""
     try:
         sign_in.remove_factor(here.hub, here.who, sent.get("code", ""), here.address)
     except (SignInFailed, TooMany, NotNow) as problem:
@@ -99,7 +99,7 @@ def remove_factor(request: Request, here: Me, sent: Sent) -> Response:
 
 @router.post("/account/tokens")
 def make_token(request: Request, here: Me, sent: Sent) -> Response:
-    """A new token, after the password: an unattended browser makes none. It is drawn on this one page, never again."""
+    """Create a token, after the password: an unattended browser creates none. It is shown once, on this page."""
     try:
         days = sent.number("days", "Days", low=1, high=366)
         sign_in.prove(here.hub, here.who, sent.get("token_password", ""), here.address)
@@ -111,7 +111,7 @@ def make_token(request: Request, here: Me, sent: Sent) -> Response:
 
 @router.post("/account/tokens/{number}/revoke")
 def revoke_token(request: Request, number: int, here: Me) -> Response:
-    """End a token."""
+    """Revoke a token."""
     user_actions.revoke_token(here.hub, here.who, number)
     return go(request, "/account", said="The token is revoked.")
 

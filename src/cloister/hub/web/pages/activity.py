@@ -1,4 +1,4 @@
-"""What happens with a dataset, for its owner: people and how usual they are, a feed, and the switch that stops all."""
+"""Activity on a dataset, for its owner: users and how usual their requests are, a feed, and the pause switch."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ _A_FEED = 100
 
 @router.get("/datasets/{name}/activity")
 def shown(request: Request, name: str, here: SignedIn) -> Response:
-    """Who does what, and how far it is from their past."""
+    """Show the users' activity, and how far it is from their past."""
     with here.hub.database.reading() as session:
         dataset = owned(session, name, here.who)
         profiles = activity.profiles(session, dataset)
@@ -43,7 +43,7 @@ def shown(request: Request, name: str, here: SignedIn) -> Response:
 
 @router.post("/datasets/{name}/activity/pause")
 def switch(request: Request, name: str, here: SignedIn, sent: Annotated[Form, Depends(form)]) -> Response:
-    """Stop everything on the dataset, or open it again."""
+    """Pause all work on the dataset, or resume it."""
     stop = sent.ticked("paused")
     with here.hub.database.writing() as session:
         pause(here.hub, session, here.who, owned(session, name, here.who), stop)

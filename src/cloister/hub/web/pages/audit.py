@@ -1,4 +1,4 @@
-"""The audit log: search, check, export. For auditors, and for operators, whose own doings are in it."""
+"""Audit log: search, check, export. For auditors, and for operators, whose own actions are in it."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -32,7 +32,7 @@ def search(
     text: str = "",
     before: int = 0,
 ) -> Response:
-    """Entries, newest first."""
+    """Show entries, newest first."""
     asked = {"person": person, "action": action, "object": object, "since": since, "until": until, "text": text}
     return _page(request, here, asked, before)
 
@@ -52,14 +52,14 @@ def verify(request: Request, here: Reader) -> Response:
 
 @router.get("/audit/export")
 def export(here: Reader) -> Response:
-    """The whole log as JSON lines with a signed head."""
+    """Return the whole log as JSON lines with a signed head."""
     here.hub.audit.record(here.who.id, "audit.exported", "audit")
     name = {"Content-Disposition": 'attachment; filename="cloister-audit.jsonl"'}
     return StreamingResponse(export_lines(here.hub), media_type="application/x-ndjson", headers=name)
 
 
 def export_lines(hub: Hub) -> Iterator[bytes]:
-    """The export, as it is read."""
+    """Yield the export as it is read."""
     with hub.database.reading() as session:
         yield from hub.audit.export(session)
 
@@ -72,7 +72,7 @@ def _page(
         people = {one.id: one for one in session.scalars(sa.select(Person))}
         who = _who(fields["person"], list(people.values()))
         entries = [] if who == -1 else here.hub.audit.search(session, **_wanted(fields, who, before), most=_A_PAGE + 1)
-    if any(asked.values()):  # what was looked for is itself worth knowing
+    if any(asked.values()):  # a search is recorded too
         here.hub.audit.record(here.who.id, "audit.searched", "audit", **{k: v for k, v in asked.items() if v})
     return page(
         request,
@@ -101,7 +101,7 @@ def _wanted(fields: dict[str, str], who: int | None, before: int) -> dict[str, A
 
 
 def _who(text: str, people: list[Person]) -> int | None:
-    """A person by number, address or name; None for everybody, -1 for nobody."""
+    """Return a user's id by id, address or name; None for all, -1 for none."""
     word = text.strip().lower()
     if not word:
         return None
@@ -110,7 +110,7 @@ def _who(text: str, people: list[Person]) -> int | None:
 
 
 def moment(text: str, label: str, end: bool = False) -> float | None:
-    """A day or a time as seconds since 1970; the end of the day if asked for."""
+    """Return a day or a time as seconds since 1970; the end of the day if requested."""
     if not text.strip():
         return None
     try:

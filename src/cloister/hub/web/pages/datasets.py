@@ -1,4 +1,4 @@
-"""Datasets in the browser: the list, a new one, one of them, and its owner's switches."""
+"""Dataset pages: the list, a new one, one of them, and its owner's actions."""
 
 from typing import Annotated
 
@@ -26,7 +26,7 @@ Here = Annotated[Visitor, Depends(signed_in)]
 Owner = Annotated[Visitor, Depends(with_role("data owner"))]
 Sent = Annotated[Form, Depends(form)]
 
-# What a new policy looks like before its owner has changed it: careful, and complete.
+# Initial policy of a new dataset: cautious, and complete.
 POLICY = """dataset: visits
 purposes: [health-research]
 budget:
@@ -47,7 +47,7 @@ roles:
 
 @router.get("/datasets")
 def listed(request: Request, here: Here) -> Response:
-    """The datasets one may know of."""
+    """List the datasets that the visitor may see."""
     with here.hub.database.reading() as session:
         found = visible_datasets(here.hub, session, here.who, here.environment)
     return page(request, "datasets.html", sights=found)
@@ -55,13 +55,13 @@ def listed(request: Request, here: Here) -> Response:
 
 @router.get("/datasets/new")
 def begin(request: Request, here: Owner) -> Response:
-    """The form for a new dataset."""
+    """Show the form for a new dataset."""
     return page(request, "dataset_new.html", values={"policy": POLICY}, problem=None)
 
 
 @router.post("/datasets/new")
 def create(request: Request, here: Owner, sent: Sent) -> Response:
-    """Make it; its tables come next."""
+    """Create a dataset; its tables come next."""
     values = {name: sent.get(name, "") for name in ("name", "title", "about", "policy")}
     try:
         datasets.examine(here.hub, here.who, policy_text=values["policy"])
@@ -85,7 +85,7 @@ def create(request: Request, here: Owner, sent: Sent) -> Response:
 
 @router.get("/datasets/{name}")
 def show(request: Request, name: str, here: Here) -> Response:
-    """A dataset: what is public of it, whom it trusts, what one can do."""
+    """Show a dataset: its public facts, its trust model, the possible actions."""
     with here.hub.database.reading() as session:
         sight = visible_dataset(here.hub, session, here.who, name, here.environment)
         versions = datasets.versions(session, sight.dataset) if sight.mine else []
@@ -96,7 +96,7 @@ def show(request: Request, name: str, here: Here) -> Response:
             models.Request.person_id == here.who.id,
         )
         waiting = session.scalars(open_request.order_by(models.Request.id).limit(1)).first()
-    newest = sight.version if sight.mine else None  # what does not fit is the owner's to know
+    newest = sight.version if sight.mine else None  # only the owner may know which rows do not fit
     fit = None if newest is None else ingest.fit_of_version(here.hub, sight.dataset, newest)
     here.hub.audit.record(here.who.id, "dataset.seen", f"dataset/{name}")
     account = here.hub.ledger.account(name)
@@ -121,7 +121,7 @@ def show(request: Request, name: str, here: Here) -> Response:
 
 @router.get("/datasets/{name}/mock/{table}")
 def mock(name: str, table: str, here: Here, rows: int = 1000) -> Response:
-    """Invented rows, as a CSV file."""
+    """Return mock rows as a CSV file."""
     with here.hub.database.reading() as session:
         sight = visible_dataset(here.hub, session, here.who, name, here.environment)
     if sight.verdict is not None:
@@ -138,7 +138,7 @@ def mock(name: str, table: str, here: Here, rows: int = 1000) -> Response:
 
 @router.post("/datasets/{name}/pause")
 def pause(request: Request, name: str, here: Here, sent: Sent) -> Response:
-    """The owner's switch."""
+    """Pause or resume a dataset."""
     paused = sent.ticked("paused")
     with here.hub.database.writing() as session:
         datasets.pause(here.hub, session, here.who, datasets.owned(session, name, here.who), paused)
@@ -147,7 +147,7 @@ def pause(request: Request, name: str, here: Here, sent: Sent) -> Response:
 
 @router.post("/datasets/{name}/delete")
 def delete(request: Request, name: str, here: Here, sent: Sent) -> Response:
-    """Shred it, if its name was typed."""
+    """Shred a dataset, if its name was typed."""
     with here.hub.database.writing() as session:
         dataset = datasets.owned(session, name, here.who)
         if sent.text("confirm", "Its name, to confirm") != dataset.name:

@@ -1,4 +1,4 @@
-"""Synthetic tables that an owner has handed in: the list, the form, each with its metadata sheet and its files."""
+"""Pages of submitted synthetic tables: the list, the form, each with its metadata sheet and its files."""
 
 import base64
 import json
@@ -29,13 +29,13 @@ Here = Annotated[Visitor, Depends(signed_in)]
 
 @router.get("/datasets/{name}/tables")
 def listed(request: Request, name: str, here: Here, purpose: str = "") -> Response:
-    """Those that one may take; and for the owner a form to hand one in."""
+    """List the tables that the visitor may download; for the owner with a form to submit one."""
     return _list(request, here, name, purpose)
 
 
 @router.post("/datasets/{name}/tables")
 async def hand(request: Request, name: str, here: Here) -> Response:
-    """Hand one in. Files are read only once it is known that their sender owns the dataset."""
+    """Submit a table. Files are read only after their sender is known to own the dataset."""
     await run_in_threadpool(require_owner, here, name)
     try:
         return await run_in_threadpool(_handed, request, here, name, await form(request))
@@ -55,7 +55,7 @@ def _handed(request: Request, here: Visitor, name: str, sent: Form) -> Response:
 
 @router.get("/datasets/{name}/tables/{number}")
 def sheet(request: Request, name: str, number: int, here: Here, purpose: str = "") -> Response:
-    """One of them: its metadata sheet."""
+    """Show the metadata sheet of a table."""
     job, purpose = access.take(here.hub, here.who, name, number, purpose, here.environment, "sheet")
     at, words = f"/datasets/{name}/tables", urlencode({"purpose": purpose}) if purpose else ""
     return draw(request, job, at=f"{at}/{number}", words=words, above=(at, "Synthetic tables"))
@@ -71,7 +71,7 @@ def chart(
     size: str = "wide",
     purpose: str = "",
 ) -> Response:
-    """A picture of a column."""
+    """Return a chart of a column."""
     job, _ = access.take(here.hub, here.who, name, number, purpose, here.environment, "picture")
     assert job.result is not None
     return chart_of(job.result, column, theme, size)
@@ -79,7 +79,7 @@ def chart(
 
 @router.get("/datasets/{name}/tables/{number}/{file}")
 def file(name: str, number: int, file: str, here: Here, purpose: str = "") -> Response:
-    """A file of it: table.parquet, table.csv, table.side.json, receipt, label."""
+    """Return a file of it: table.parquet, table.csv, table.side.json, receipt, label."""
     if file not in (*_FILES, "table.csv"):
         raise NotHere("there is no such file.")
     job, _ = access.take(here.hub, here.who, name, number, purpose, here.environment, file)

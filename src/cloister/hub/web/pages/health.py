@@ -1,4 +1,4 @@
-"""Whether the hub works: for a load balancer, a compose file, or a worried operator. It names no person and no data."""
+"""Health check for a load balancer, a compose file, or an operator. It names no person and no data."""
 
 from typing import Annotated, Any
 
@@ -18,13 +18,13 @@ from cloister.version import __version__
 __all__ = ["router"]
 
 router = APIRouter()
-_PATIENCE_S = 120  # how long a job may wait before we say that nobody works
-_NONE_YET = "none yet"  # a hub whose workers have never run, and nothing waits for them
+_PATIENCE_S = 120  # a job may wait this long before the workers count as failed
+_NONE_YET = "none yet"  # the workers of this hub have never run, and no job waits
 
 
 @router.get("/health")
 def health(here: Annotated[Visitor, Depends(visitor)]) -> JSONResponse:
-    """The state of database, ledger and workers; 503 if one of them fails."""
+    """Return the state of database, ledger and workers; 503 if one of them fails."""
     database, workers = _database(here.hub)
     parts = {"database": database, "ledger": _ledger(here.hub), "workers": workers}
     well = all(said in ("ok", _NONE_YET) for said in parts.values())
@@ -33,7 +33,7 @@ def health(here: Annotated[Visitor, Depends(visitor)]) -> JSONResponse:
 
 @router.get("/metrics")
 def numbers(request: Request, here: Annotated[Visitor, Depends(visitor)]) -> Response:
-    """Numbers for Prometheus, for whoever shows the token of the settings."""
+    """Return metrics for Prometheus, with the token of the settings."""
     return Response(metrics.read(here.hub, request.headers.get("authorization", "")), media_type=metrics.TYPE)
 
 
@@ -47,7 +47,7 @@ def _database(hub: Hub) -> tuple[str, str]:
 
 
 def _workers(hub: Hub, oldest: float | None) -> str:
-    """Whether any worker lives, by their own heartbeats; one that hangs is ended by its supervisor."""
+    """Check by heartbeats that a worker lives; a hanging one is ended by its supervisor."""
     if heartbeats.living(hub.folder):
         return "ok"
     seen = heartbeats.last(hub.folder)

@@ -1,4 +1,4 @@
-"""The first page: for a stranger, what this hub is; for a person, what waits for them. And who could see what."""
+"""Home page: for a stranger, what this hub is; for a user, what waits for them. And the trust models."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Something a person can do, with where to do it."""
+    """Possible action of a user, with its address."""
 
     title: str
     text: str
@@ -52,7 +52,7 @@ _DOORS = (
 
 @router.get("/")
 def home(request: Request, here: Annotated[Visitor, Depends(visitor)]) -> Response:
-    """The first page."""
+    """Show the home page."""
     if here.person is None:
         return page(request, "home.html", open_sign_up=here.hub.settings.open_sign_up)
     with here.hub.database.reading() as session:
@@ -63,12 +63,12 @@ def home(request: Request, here: Annotated[Visitor, Depends(visitor)]) -> Respon
 
 @router.get("/trust")
 def trust(request: Request) -> Response:
-    """Who could see what, under each trust model."""
+    """Show who could see what, under each trust model."""
     return page(request, "trust.html", curator=TRUST_MODELS["curator"])
 
 
 def _waiting(session: Session, person: Person) -> dict[str, Any]:
-    """What belongs to a person and what waits for them."""
+    """Return a user's own datasets and jobs, and what waits for them."""
     mine = sa.select(Dataset).where(Dataset.owner_id == person.id, Dataset.deleted.is_(None))
     owned: Sequence[Dataset] = session.scalars(mine.order_by(Dataset.title, Dataset.name)).all()
     asked = sa.select(Asked).where(Asked.state == "open", Asked.person_id == person.id)

@@ -1,4 +1,4 @@
-"""Pieces of work: the list, one with its progress or its result, its pictures, its receipt."""
+"""Job pages: the list, one with its progress or its result, its charts, its receipt."""
 
 from typing import Annotated, Any
 
@@ -47,7 +47,7 @@ _STOPPED = {
 
 @router.get("/jobs")
 def listed(request: Request, here: SignedIn, before: int = 0) -> Response:
-    """One's own work, newest first."""
+    """List one's own jobs, newest first."""
     mine = sa.select(Job).where(Job.person_id == here.who.id).options(defer(Job.plan))
     mine = mine.order_by(Job.id.desc()).limit(_A_PAGE + 1)
     if 0 < before < 2**31:
@@ -61,7 +61,7 @@ def listed(request: Request, here: SignedIn, before: int = 0) -> Response:
 
 @router.get("/jobs/{number}")
 def shown(request: Request, number: int, here: SignedIn) -> Response:
-    """One piece of work."""
+    """Show one job."""
     with here.hub.database.reading() as session:
         job = find_job(session, here.who, number)
         asked = session.scalar(sa.select(Asked.id).where(Asked.job_id == job.id).limit(1))
@@ -78,16 +78,16 @@ def draw(
     asked: int | None = None,
     detail: str = "",
 ) -> Response:
-    """The page of a job.
+    """Render the page of a job.
 
     Args:
-        request: whose answer it is.
+        request: the HTTP request.
         job: as the visitor may see it.
-        at: where its files are.
-        words: what their addresses need besides, as a query.
-        above: the page it belongs to: address and title.
-        asked: the request about it, if there is one.
-        detail: what went wrong, for the owner's eyes.
+        at: the address of its files.
+        words: the query string of these addresses.
+        above: address and title of the parent page.
+        asked: the approval request for it, if there is one.
+        detail: what went wrong, for the owner only.
     """
     here: Visitor = request.state.visitor
     kind = KINDS.get(job.kind)
@@ -126,26 +126,26 @@ def draw(
 
 @router.post("/jobs/{number}/cancel")
 def cancel(request: Request, number: int, here: SignedIn) -> Response:
-    """Stop it before it is charged."""
+    """Cancel a job before it is charged."""
     job = gateway.cancel(here.hub, here.who, number)
     return go(request, f"/jobs/{job.id}", said="Cancelled." if job.state == "cancelled" else "It will stop soon.")
 
 
 @router.post("/jobs/{number}/forget")
 def forget(request: Request, number: int, here: SignedIn) -> Response:
-    """Remove its result."""
+    """Delete its result."""
     gateway.forget(here.hub, here.who, number)
     return go(request, f"/jobs/{number}", said="The result is removed. The receipt stays.")
 
 
 @router.get("/jobs/{number}/chart.svg")
 def chart(number: int, here: SignedIn, column: str = "", theme: str = "light", size: str = "wide") -> Response:
-    """A picture of a result, drawn from what was released."""
+    """Return a chart of a result, drawn from what was released."""
     return chart_of(_result(here, number)[1], column, theme, size)
 
 
 def chart_of(result: dict[str, Any], column: str, theme: str, size: str) -> Response:
-    """A picture of one column of a result."""
+    """Return a chart of one column of a result."""
     dark: charts.Theme = "dark" if theme == "dark" else "light"
     sizes: dict[str, charts.Size] = {"half": "half", "narrow": "narrow"}
     side = next((one for one in result.get("columns", []) if one.get("name") == column and "bars" in one), None)
@@ -159,7 +159,7 @@ def chart_of(result: dict[str, Any], column: str, theme: str, size: str) -> Resp
 
 @router.get("/jobs/{number}/receipt")
 def receipt(number: int, here: SignedIn) -> Response:
-    """The signed proof, as it was given."""
+    """Return the signed receipt, as it was issued."""
     with here.hub.database.reading() as session:
         job = find_job(session, here.who, number)
     if not job.receipt:
@@ -170,13 +170,13 @@ def receipt(number: int, here: SignedIn) -> Response:
 
 @router.get("/jobs/{number}/model")
 def model_file(number: int, here: SignedIn) -> Response:
-    """The model that was trained, signed."""
+    """Return the trained model, signed."""
     return model(number, here)
 
 
 @router.get("/jobs/{number}/label")
 def label(number: int, here: SignedIn) -> Response:
-    """The policy's label, which travels with the answer: what it may be used for, where and for how long."""
+    """Return the policy's label of the answer: what it may be used for, where and for how long."""
     job, result = _result(here, number)
     if "label" not in result:
         raise NotHere("this answer has no label.")
@@ -185,7 +185,7 @@ def label(number: int, here: SignedIn) -> Response:
 
 @router.get("/jobs/{number}/answer.csv")
 def as_csv(number: int, here: SignedIn) -> Response:
-    """The whole answer with its limits, for a spreadsheet."""
+    """Return the whole answer with its limits, for a spreadsheet."""
     job, result = _result(here, number)
     if "answer" not in result:
         raise NotHere("there is no table here.")
@@ -202,7 +202,7 @@ def _result(here: Visitor, number: int) -> tuple[Job, dict[str, Any]]:
 
 
 def _places(result: dict[str, Any] | None) -> list[int | None]:
-    """Decimals for each column of a table of cells."""
+    """Return the decimals for each column of a table of cells."""
     rows = result.get("rows") if result is not None else None
     if result is None or not isinstance(rows, list):
         return []
@@ -210,12 +210,12 @@ def _places(result: dict[str, Any] | None) -> list[int | None]:
 
 
 def _owner_detail(here: Visitor, job: Job) -> str:
-    """What went wrong, opened for the owner alone: it may show rows."""
+    """Return what went wrong, decrypted for the owner alone: it may show rows."""
     if not job.owner_detail or job.dataset.owner_id != here.who.id:
         return ""
     try:
         return owner_detail(here.hub, job)
-    except CloisterError:  # the dataset's key is gone, and with it what it sealed
+    except CloisterError:  # the dataset's key is erased, so the detail cannot be read
         return ""
 
 

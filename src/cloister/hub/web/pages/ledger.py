@@ -1,4 +1,4 @@
-"""The ledger: mine over all datasets, a dataset's for its owner, and for an auditor the whole of it.
+"""Ledger pages: one's own over all datasets, a dataset's for its owner, and for an auditor the whole of it.
 
 Figures are read from the signed entries at every visit. No page changes a ledger.
 """
@@ -33,12 +33,12 @@ _SIDES = ("person", "purpose", "month")
 
 
 def statement_of(here: Visitor, session: Session, name: str) -> tuple[Dataset, Statement, bool]:
-    """A dataset's account as this person may read it, and whether that is the whole of it.
+    """Return a dataset's account as this user may read it, and True if that is the whole of it.
 
-    Its owner and auditors read everything. Whoever may know of the dataset reads its total and their own spends.
+    Its owner and auditors read everything. A user who may see the dataset reads its total and their own charges.
 
     Raises:
-        NotHere: there is none, or they may not know of it.
+        NotHere: there is none, or they may not see it.
     """
     dataset = find(session, name)
     whole = dataset.owner_id == here.who.id or here.has("auditor")
@@ -50,7 +50,7 @@ def statement_of(here: Visitor, session: Session, name: str) -> tuple[Dataset, S
 
 @router.get("/ledger")
 def mine(request: Request, here: SignedIn) -> Response:
-    """What I spent; below it, for an auditor, every account."""
+    """Show one's own charges; below, for an auditor, every account."""
     return _mine(request, here)
 
 
@@ -82,7 +82,7 @@ def verify(request: Request, here: Auditor) -> Response:
 
 @router.get("/ledger/copy")
 def copy(here: Auditor) -> Response:
-    """The ledger as a file, for the offline verifier."""
+    """Return the ledger as a file, for the offline verifier."""
     here.hub.audit.record(here.who.id, "ledger.copied", "ledger")
     folder = tempfile.TemporaryDirectory(prefix="cloister-ledger-")
     path = Path(folder.name) / "ledger.db"
@@ -97,14 +97,14 @@ def copy(here: Auditor) -> Response:
 
 @router.get("/ledger/head")
 def head(here: Auditor) -> Response:
-    """The newest head: one line to keep elsewhere."""
+    """Return the newest head: one line to keep elsewhere."""
     name = {"Content-Disposition": 'attachment; filename="cloister-ledger.head"'}
     return PlainTextResponse(f"{here.hub.ledger.head}\n", headers=name)
 
 
 @router.get("/datasets/{name}/ledger")
 def dataset(request: Request, name: str, here: SignedIn) -> Response:
-    """Who spent what of a dataset, for which purpose, and what is left."""
+    """Show a dataset's charges by user and purpose, and what is left."""
     found, statement, whole = _statement(here, name)
     here.hub.audit.record(here.who.id, "ledger.read", f"dataset/{name}")
     return page(
@@ -121,7 +121,7 @@ def dataset(request: Request, name: str, here: SignedIn) -> Response:
 
 @router.get("/datasets/{name}/ledger.csv")
 def as_csv(name: str, here: SignedIn) -> Response:
-    """Every spend of a dataset, for a spreadsheet."""
+    """Return every charge of a dataset, for a spreadsheet."""
     found, statement, _ = _statement(here, name)
     here.hub.audit.record(here.who.id, "ledger.read", f"dataset/{name}", form="csv")
     names = ["entry", "time", "person", "purpose", "kind", "job", "measure", "amount", "delta", "state"]
@@ -138,7 +138,7 @@ def as_csv(name: str, here: SignedIn) -> Response:
 
 @router.get("/datasets/{name}/ledger/{side}.svg")
 def chart(name: str, side: str, here: SignedIn, theme: str = "light") -> Response:
-    """What was spent, as bars: by person, by purpose or by month, in per cent of the budget."""
+    """Return a chart of charges by user, by purpose or by month, in per cent of the budget."""
     if side not in _SIDES:
         raise NotHere("there is no such picture.")
     sums = _side(_statement(here, name)[1], side)

@@ -1,4 +1,4 @@
-"""Notices: what happened, newest first."""
+"""Notification pages, newest first."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ _A_PAGE = 50
 
 @router.get("/notices")
 def shown(request: Request, here: SignedIn, before: int = 0) -> Response:
-    """One's own notices."""
+    """Show one's own notifications."""
     after = before if 0 < before < 2**31 else None
     with here.hub.database.reading() as session:
         found = notices.mine(session, here.who, _A_PAGE + 1, after)
@@ -36,7 +36,7 @@ def read_all(request: Request, here: SignedIn) -> Response:
 
 @router.post("/notices/{number}")
 def open_one(request: Request, number: int, here: SignedIn) -> Response:
-    """Mark one as read and go where it points."""
+    """Mark one as read and redirect to its link."""
     with here.hub.database.writing() as session:
         found = notices.read_one(session, here.who, number) if 0 < number < 2**31 else None
     if found is None:

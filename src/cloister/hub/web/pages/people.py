@@ -1,4 +1,4 @@
-"""Everybody in the hub, for operators: inviting, roles, organisations, reset links, closing accounts."""
+"""Pages of all users, for operators: invitations, roles, organisations, reset links, closing accounts."""
 
 from typing import Annotated, Any
 
@@ -25,13 +25,13 @@ _REFUSALS = (BadForm, Denied, NotNow)
 
 @router.get("/people")
 def show(request: Request, here: Operator, search: str = "") -> Response:
-    """Everybody, and the forms to invite somebody and to make an organisation."""
+    """Show all users, and the forms to invite one and to create an organisation."""
     return _everybody(request, here, search=search)
 
 
 @router.post("/people/invite")
 def invite(request: Request, here: Operator, sent: Sent) -> Response:
-    """Make an invitation. Its link is drawn on this one page, and never again."""
+    """Create an invitation. Its link is shown once, on this page."""
     try:
         email = sent.text("email", "E-mail address")
         secret = user_actions.invite(
@@ -49,7 +49,7 @@ def invite(request: Request, here: Operator, sent: Sent) -> Response:
 
 @router.post("/people/organisations")
 def make_organisation(request: Request, here: Operator, sent: Sent) -> Response:
-    """A new organisation."""
+    """Create an organisation."""
     try:
         made = user_actions.make_organisation(
             here.hub, here.who, sent.get("organisation_name", ""), sent.get("country", "")
@@ -61,25 +61,25 @@ def make_organisation(request: Request, here: Operator, sent: Sent) -> Response:
 
 @router.get("/people/{number}")
 def show_one(request: Request, number: int, here: Operator) -> Response:
-    """One person."""
+    """Show one user."""
     return _one(request, here, number)
 
 
 @router.post("/people/{number}/roles")
 def set_roles(request: Request, number: int, here: Operator, sent: Sent) -> Response:
-    """Give a person exactly these roles."""
+    """Set a user's roles to exactly these."""
     try:
         user_actions.set_roles(here.hub, here.who, number, sent.all("roles"))
     except _REFUSALS as problem:
         return _one(request, here, number, problem=problem)
-    # Who has laid down the last role that opens this page would be refused there.
+    # A user who gave up the last role that opens this page would be refused there.
     stays = number != here.who.id or "operator" in sent.all("roles")
     return go(request, f"/people/{number}" if stays else "/", said="The roles are set.")
 
 
 @router.post("/people/{number}/organisation")
 def set_organisation(request: Request, number: int, here: Operator, sent: Sent) -> Response:
-    """Let a person belong to an organisation."""
+    """Set a user's organisation."""
     try:
         user_actions.set_organisation(here.hub, here.who, number, _organisation(sent))
     except _REFUSALS as problem:
@@ -89,7 +89,7 @@ def set_organisation(request: Request, number: int, here: Operator, sent: Sent) 
 
 @router.post("/people/{number}/reset")
 def make_reset_link(request: Request, number: int, here: Operator, sent: Sent) -> Response:
-    """A link to set a new password. It is drawn on this one page, and never again."""
+    """Create a link to set a new password. It is shown once, on this page."""
     try:
         secret = user_actions.make_reset_link(here.hub, here.who, number, second_factor=sent.ticked("second_factor"))
     except _REFUSALS as problem:
@@ -99,7 +99,7 @@ def make_reset_link(request: Request, number: int, here: Operator, sent: Sent) -
 
 @router.post("/people/{number}/verify")
 def make_verify_link(request: Request, number: int, here: Operator) -> Response:
-    """A link that verifies the address, to be handed over. It is drawn on this one page, and never again."""
+    """Create a link that verifies the address, to be passed on. It is shown once, on this page."""
     try:
         secret = user_actions.make_verify_link(here.hub, here.who, number)
     except _REFUSALS as problem:
@@ -119,7 +119,7 @@ def close(request: Request, number: int, here: Operator) -> Response:
 
 @router.post("/people/{number}/open")
 def reopen(request: Request, number: int, here: Operator) -> Response:
-    """Open a closed account again."""
+    """Reopen a closed account."""
     user_actions.set_active(here.hub, here.who, number, True)
     return go(request, f"/people/{number}", said="The account is open again.")
 

@@ -1,4 +1,4 @@
-"""A dataset's policy: for its owner an editor, a form and every version; for others what it says, without names."""
+"""Policy pages: for its owner an editor, a form and every version; for others its content, without names."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -33,7 +33,7 @@ _MOST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What an owner has typed, and what was said about it."""
+    """Text that an owner has typed, and the messages about it."""
 
     text: str
     after: int
@@ -47,7 +47,7 @@ class Draft:
 
 @router.get("/datasets/{name}/policy")
 def show(request: Request, name: str, here: Here) -> Response:
-    """What the policy says; for the owner, to be edited."""
+    """Show the policy; for the owner, in an editor."""
     with here.hub.database.reading() as session:
         sight = visible_dataset(here.hub, session, here.who, name, here.environment)
         if sight.mine:
@@ -70,7 +70,7 @@ def show(request: Request, name: str, here: Here) -> Response:
 
 @router.post("/datasets/{name}/policy")
 def edit(request: Request, name: str, here: Here, sent: Sent) -> Response:
-    """Check the page as typed, run its tests, or publish it."""
+    """Check the text as typed, run its tests, or publish it."""
     draft = Draft(sent.text("text", "Policy", _MOST), sent.number("after"), tests=sent.maybe("tests", _MOST))
     action = sent.get("action", "")
     if action == "publish":
@@ -85,7 +85,7 @@ def edit(request: Request, name: str, here: Here, sent: Sent) -> Response:
 
 @router.post("/datasets/{name}/policy/form")
 def fill_in(request: Request, name: str, here: Here, sent: Sent) -> Response:
-    """Publish what the form says."""
+    """Publish the policy in the form."""
     with here.hub.database.reading() as session:
         dataset = owned(session, name, here.who)
         policy, number = published.current(here.hub, session, dataset)
@@ -96,7 +96,7 @@ def fill_in(request: Request, name: str, here: Here, sent: Sent) -> Response:
 
 @router.get("/datasets/{name}/policy/{number}")
 def older(request: Request, name: str, number: int, here: Here) -> Response:
-    """A version, and what it changed."""
+    """Show a version, and its changes."""
     with here.hub.database.reading() as session:
         dataset = owned(session, name, here.who)
         found = _version(here, session, dataset, number)
@@ -118,7 +118,7 @@ def _publish(request: Request, here: Visitor, name: str, draft: Draft) -> Respon
     try:
         with here.hub.database.reading() as session:
             schema = published.schema_of(session, owned(session, name, here.who))
-        read(draft.text, schema)  # before the transaction: only one writes at a time
+        read(draft.text, schema)  # before the transaction: there is one writer at a time
         with here.hub.database.writing() as session:
             dataset = owned(session, name, here.who)
             number = published.publish(here.hub, session, here.who, dataset, draft.text, after=draft.after)
@@ -206,7 +206,7 @@ def _purposes(policy: Policy) -> list[tuple[str, str]]:
 
 
 def _joins(policy: Policy, verdict: Verdict | None) -> tuple[tuple[str, ...], ...] | None:
-    """Which tables may be used together, among those that the reader sees."""
+    """Return the tables that may be used together, among those that the reader sees."""
     if policy.joins is None or verdict is None or verdict.view is None:
         return policy.joins
     known = {name.lower() for name in verdict.view}

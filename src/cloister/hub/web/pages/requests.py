@@ -1,4 +1,4 @@
-"""Requests: ask for access, see what waits for a decision, decide, comment, withdraw, revoke."""
+"""Request pages: ask for access, list open requests, decide, comment, withdraw, revoke."""
 
 from typing import Annotated
 
@@ -30,7 +30,7 @@ _MOST = 200
 
 
 def to_decide(hub: Hub, session: Session, person: Person, state: str | None = "open") -> list[models.Request]:
-    """Requests that this person may decide about, newest first."""
+    """Return the requests that this user may decide on, newest first."""
     mine = [one.id for one in _reviewed(hub, session, person)]
     wanted = sa.select(models.Request).where(models.Request.dataset_id.in_(mine), models.Request.person_id != person.id)
     if state is not None:
@@ -39,7 +39,7 @@ def to_decide(hub: Hub, session: Session, person: Person, state: str | None = "o
 
 
 def _reviewed(hub: Hub, session: Session, person: Person) -> list[Dataset]:
-    """Datasets whose requests this person decides about: their own, and those whose policy names them."""
+    """Return the datasets whose requests this user decides on: their own, and those whose policy names them."""
     found = []
     for dataset in session.scalars(sa.select(Dataset).where(Dataset.deleted.is_(None))):
         if dataset.owner_id == person.id:
@@ -48,7 +48,7 @@ def _reviewed(hub: Hub, session: Session, person: Person) -> list[Dataset]:
         try:
             named = current_policy(hub, session, dataset).reviewers
         except CloisterError:
-            continue  # no policy that holds: nothing can be decided there
+            continue  # no valid policy: nothing can be decided there
         if person.verified_email and person.verified_email in {address.lower() for address in named}:
             found.append(dataset)
     return found
@@ -56,7 +56,7 @@ def _reviewed(hub: Hub, session: Session, person: Person) -> list[Dataset]:
 
 @router.get("/requests")
 def listed(request: Request, here: SignedIn) -> Response:
-    """What waits for me, and what I asked for."""
+    """List the requests that wait for the visitor, and their own."""
     own = sa.select(models.Request).where(models.Request.person_id == here.who.id)
     with here.hub.database.reading() as session:
         mine = list(session.scalars(own.order_by(models.Request.id.desc()).limit(_MOST)))
@@ -67,7 +67,7 @@ def listed(request: Request, here: SignedIn) -> Response:
 
 @router.get("/datasets/{name}/requests")
 def of_dataset(request: Request, name: str, here: SignedIn) -> Response:
-    """A dataset's requests: for whoever decides, all; for everybody else their own, and the form to ask."""
+    """List a dataset's requests: for reviewers, all; for others their own, and the form to ask."""
     with here.hub.database.reading() as session:
         dataset = find_dataset(here.hub, session, here.who, name, here.environment)
         policy = current_policy(here.hub, session, dataset)
@@ -104,7 +104,7 @@ def ask(request: Request, name: str, here: SignedIn, sent: Sent) -> Response:
 
 @router.get("/requests/{number}")
 def shown(request: Request, number: int, here: SignedIn) -> Response:
-    """One request, with everything needed to decide about it."""
+    """Show one request, with everything needed to decide on it."""
     with here.hub.database.reading() as session:
         found = _find(here, session, number)
         said, below = decisions(session, found), comments(session, found)
@@ -142,7 +142,7 @@ def decide(request: Request, number: int, here: SignedIn, sent: Sent) -> Respons
 
 @router.post("/requests/{number}/comment")
 def comment(request: Request, number: int, here: SignedIn, sent: Sent) -> Response:
-    """Say something below it."""
+    """Add a comment."""
     with here.hub.database.writing() as session:
         approvals.comment(here.hub, session, here.who, _find(here, session, number), sent.text("text", "Comment", 4000))
     return go(request, f"/requests/{number}#comments")
@@ -150,7 +150,7 @@ def comment(request: Request, number: int, here: SignedIn, sent: Sent) -> Respon
 
 @router.post("/requests/{number}/withdraw")
 def withdraw(request: Request, number: int, here: SignedIn) -> Response:
-    """Take one's own request back."""
+    """Withdraw one's own request."""
     with here.hub.database.writing() as session:
         approvals.withdraw(here.hub, session, here.who, _find(here, session, number))
     return go(request, f"/requests/{number}", said="Withdrawn.")
@@ -158,7 +158,7 @@ def withdraw(request: Request, number: int, here: SignedIn) -> Response:
 
 @router.post("/requests/{number}/revoke")
 def revoke(request: Request, number: int, here: SignedIn, sent: Sent) -> Response:
-    """Take back what was granted."""
+    """Revoke a grant."""
     with here.hub.database.writing() as session:
         found = _find(here, session, number)
         approvals.revoke(here.hub, session, here.who, found, sent.text("reason", "Reason", 4000))

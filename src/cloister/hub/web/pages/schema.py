@@ -1,6 +1,6 @@
-"""The schema in the browser: what is public for everybody who may see it, and its owner's editor.
+"""Schema pages: public facts for every user who may see them, and the owner's editor.
 
-Privacy: values are shown by one button only, to the owner only, and nothing is kept until every mark is confirmed.
+Privacy: values are shown by one button only, to the owner only, and nothing is stored until every mark is confirmed.
 """
 
 from typing import Annotated
@@ -26,7 +26,7 @@ Sent = Annotated[Form, Depends(form)]
 
 @router.get("/datasets/{name}/schema")
 def show(request: Request, name: str, here: Here) -> Response:
-    """What is public; for the owner, the editor."""
+    """Show the public facts; for the owner, the editor."""
     with here.hub.database.reading() as session:
         sight = visible_dataset(here.hub, session, here.who, name, here.environment)
         text = datasets.latest_schema(session, sight.dataset) if sight.mine else ""
@@ -74,7 +74,7 @@ def _edit(
         dataset = datasets.owned(session, name, here.who)
     try:
         editor = SchemaForm.of_text(text) if text.strip() else None
-    except BadSchema:  # not even YAML: there is only the text to correct
+    except BadSchema:  # not valid YAML: only the text can be corrected
         editor = None
     return page(
         request, "schema.html", 200 if problem is None else status_of(problem), dataset=dataset, owns=True, schema=None,

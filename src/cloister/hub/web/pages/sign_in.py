@@ -1,4 +1,4 @@
-"""Coming in: signing in, the second factor, making an account, setting a password with a link, signing out."""
+"""Sign-in pages: password, second factor, new account, new password by a link, sign-out."""
 
 from typing import Annotated
 from urllib.parse import quote
@@ -21,7 +21,7 @@ router = APIRouter()
 Anybody = Annotated[Visitor, Depends(visitor)]
 Sent = Annotated[Form, Depends(form)]
 
-# What the page says to those who come from elsewhere; a word in the address, so that nobody can put in their own.
+# Messages for visitors from other pages; a word in the address, so that others cannot set their own text.
 _AFTER = {
     "joined": "Your account is made. Sign in.",
     "out": "You are signed out.",
@@ -32,7 +32,7 @@ _AFTER = {
 
 @router.get("/sign-in")
 def ask_password(request: Request, here: Anybody, next: str = "/", after: str = "") -> Response:  # noqa: A002
-    """The form for address and password."""
+    """Show the form for address and password."""
     if here.person is not None:
         return go(request, inside(next))
     return _password_page(request, here, next, told=_AFTER.get(after, ""))
@@ -40,7 +40,7 @@ def ask_password(request: Request, here: Anybody, next: str = "/", after: str = 
 
 @router.post("/sign-in")
 def check_password(request: Request, here: Anybody, sent: Sent) -> Response:
-    """Sign in; on to the second factor if there is one."""
+    """Sign in; redirect to the second factor if there is one."""
     wanted = inside(sent.get("next", "/"))
     try:
         entered = sign_in.sign_in(
@@ -58,7 +58,7 @@ def check_password(request: Request, here: Anybody, sent: Sent) -> Response:
 
 @router.get("/second-factor")
 def ask_code(request: Request, here: Anybody, next: str = "/") -> Response:  # noqa: A002
-    """The form for the code; for somebody who must have a second factor and has none, how to set it up."""
+    """Show the form for the code; for a user who must have a second factor and has none, its set-up."""
     if here.pending is None:
         return go(request, inside(next) if here.person is not None else "/sign-in")
     return _code_page(request, here, next)
@@ -89,7 +89,7 @@ def leave(request: Request, here: Anybody) -> Response:
 
 @router.get("/sign-up")
 def ask_account(request: Request, here: Anybody) -> Response:
-    """The form for a new account, where anybody may make one."""
+    """Show the form for a new account, where sign-up is open."""
     if not here.hub.settings.open_sign_up:
         raise Denied("this hub is joined by invitation. Ask an operator for one.")
     return page(request, "sign_up.html", shortest=SHORTEST, problem="", email="", name="")
@@ -97,7 +97,7 @@ def ask_account(request: Request, here: Anybody) -> Response:
 
 @router.post("/sign-up")
 def make_account(request: Request, here: Anybody, sent: Sent) -> Response:
-    """Make an account."""
+    """Create an account."""
     try:
         user_actions.sign_up(
             here.hub,
@@ -114,13 +114,13 @@ def make_account(request: Request, here: Anybody, sent: Sent) -> Response:
 
 @router.get("/invitation/{secret}")
 def show_invitation(request: Request, secret: str, here: Anybody) -> Response:
-    """What an invitation offers, and the form to accept it."""
+    """Show an invitation, and the form to accept it."""
     return _invitation_page(request, here, secret)
 
 
 @router.post("/invitation/{secret}")
 def accept_invitation(request: Request, secret: str, here: Anybody, sent: Sent) -> Response:
-    """Make the account that the invitation is for."""
+    """Create the account of an invitation."""
     with here.hub.database.reading() as session:
         link, _ = accounts.invitation(session, secret)
     try:
@@ -139,7 +139,7 @@ def accept_invitation(request: Request, secret: str, here: Anybody, sent: Sent) 
 
 @router.get("/verify/{secret}")
 def show_verify(request: Request, secret: str, here: Annotated[Visitor, Depends(signed_in)]) -> Response:
-    """The button that verifies one's address; nothing happens by opening a link."""
+    """Show the button that verifies one's address; opening the link has no effect."""
     with here.hub.database.reading() as session:
         link = one_time_links.look(session, one_time_links.VERIFY, secret)
     return page(request, "verify.html", mine=link.person_id == here.who.id, email=here.who.email)
@@ -154,13 +154,13 @@ def verify(request: Request, secret: str, here: Annotated[Visitor, Depends(signe
 
 @router.get("/reset/{secret}")
 def show_reset(request: Request, secret: str, here: Anybody) -> Response:
-    """The form for a new password."""
+    """Show the form for a new password."""
     return _reset_page(request, here, secret)
 
 
 @router.post("/reset/{secret}")
 def set_password(request: Request, secret: str, here: Anybody, sent: Sent) -> Response:
-    """Set it. Nobody is signed in by that: the second factor is still asked for."""
+    """Set the password. This does not sign in: the second factor is still required."""
     try:
         user_actions.reset_password(here.hub, secret, _twice(sent), here.address)
     except BadForm as problem:

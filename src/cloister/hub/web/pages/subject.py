@@ -1,8 +1,8 @@
-"""The card for a person in the data, in plain words.
+"""Card for a data subject, in plain words.
 
-Whoever may know of a dataset reads its card. People in the data have no account here: for them the owner hands out the
-card's link, which carries a key that only this hub can make. Without it a stranger is asked to sign in, whether there
-is such a dataset or not. Nothing private is on the card: the total comes from public losses, never from a row.
+A user who may see a dataset may read its card. Data subjects have no account here: the owner gives them the card's
+link, which carries a key that only this hub can make. Without it a stranger is asked to sign in, whether there is such
+a dataset or not. Nothing private is on the card: the total comes from public losses, never from a row.
 """
 
 import hashlib
@@ -27,18 +27,18 @@ router = APIRouter()
 
 
 def card_link(hub: Hub, name: str) -> str:
-    """The link to a dataset's card that works without an account."""
+    """Return the link to a dataset's card that works without an account."""
     return f"{hub.settings.address.rstrip('/')}/datasets/{name}/subject?key={_key(hub, name)}"
 
 
 def _key(hub: Hub, name: str) -> str:
-    # Ed25519 signatures are the same every time, and nobody else can make them.
+    # Ed25519 signatures are deterministic, and only this hub can make them.
     return hashlib.sha256(hub.key.sign(f"cloister subject card {name}".encode()).encode()).hexdigest()[:32]
 
 
 @router.get("/datasets/{name}/subject")
 def card(request: Request, name: str, here: Annotated[Visitor, Depends(visitor)], key: str = "") -> Response:
-    """What anybody could learn at most about one person in this data."""
+    """Show limits on what can be learned about one person in this data."""
     shown = hmac.compare_digest(key.encode(), _key(here.hub, name).encode())
     if here.person is None and not shown:
         raise SignInFailed("this page is for people who are signed in, or who have its whole link.")

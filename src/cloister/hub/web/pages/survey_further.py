@@ -1,4 +1,4 @@
-"""What else can be done with reports: tell one answer from others, and lay a survey beside a central release."""
+"""Further analyses of a survey: predict one answer from others, and compare with a central release."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -29,7 +29,7 @@ def model(
     label: str = "",
     feature: Annotated[Sequence[str], Query(max_length=60)] = (),
 ) -> Response:
-    """Naive Bayes from matched reports: its card, and what it says about somebody."""
+    """Show naive Bayes from matched reports: its card, and its prediction."""
     with here.hub.database.reading() as session:
         found, read = found_for(here, session, name, wave)
     made, problem, likely = None, None, None
@@ -57,7 +57,7 @@ def model(
 
 
 def _likely(request: Request, read: Results, made: Any, features: Sequence[str]) -> list[tuple[str, float]] | None:
-    """How likely each class is for the answers in the address, if all are there."""
+    """Return the probability of each class for the answers in the address, if all are there."""
     answers = [request.query_params.get(f"a-{name}", "") for name in features]
     if not all(answers):
         return None
@@ -70,7 +70,7 @@ def _likely(request: Request, read: Results, made: Any, features: Sequence[str])
 
 @router.get("/surveys/{name}/beside")
 def side_by_side(request: Request, name: str, here: Here, wave: int = 0, question: str = "", job: int = 0) -> Response:
-    """A question beside a finished query of the same person."""
+    """Show a question beside a finished query of the same user."""
     sides, problem, chosen = None, None, None
     with here.hub.database.reading() as session:
         found, read = found_for(here, session, name, wave)
@@ -104,7 +104,7 @@ def side_by_side(request: Request, name: str, here: Here, wave: int = 0, questio
 def side_by_side_chart(
     name: str, here: Here, wave: int = 0, question: str = "", job: int = 0, theme: str = "light", size: str = "wide"
 ) -> Response:
-    """Both in one picture."""
+    """Return a chart of both."""
     with here.hub.database.reading() as session:
         _, read = found_for(here, session, name, wave)
         if not question or not job:

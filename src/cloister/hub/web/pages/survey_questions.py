@@ -1,4 +1,4 @@
-"""The questions of a draft, one at a time, by plain forms; and the survey as a respondent will see it."""
+"""Pages of a draft's questions, one at a time; and the preview for its owner."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -38,7 +38,7 @@ _FIELDS = {
     "date": ("low", "high", "step"),
     "number": ("low", "high", "unit"),
 }
-# Which mechanisms can serve a type; empty means the best one at every level.
+# Mechanisms of each type; empty means the best one at every level.
 _SERVES = {
     "number": ("hybrid", "piecewise"),
     "choices": ("one-of-set", "set-bits"),
@@ -49,7 +49,7 @@ _FRESH = {"scale": {"low": "1", "high": "5"}, "choices": {"most": "3"}, "date": 
 
 @router.get("/surveys/{name}/add")
 def begin(request: Request, name: str, here: Here, type: str = "yes_no") -> Response:  # noqa: A002
-    """The form for a question of a type."""
+    """Show the form for a question of a type."""
     if type not in TYPES:
         raise NotHere("there is no such type of question.")
     return _draw(request, here, name, {"type": type, "levels": _lines(LEVELS), **_FRESH.get(type, {})})
@@ -57,13 +57,13 @@ def begin(request: Request, name: str, here: Here, type: str = "yes_no") -> Resp
 
 @router.post("/surveys/{name}/add")
 def add(request: Request, name: str, here: Here, sent: Sent) -> Response:
-    """Add it, or only look what error to expect."""
+    """Add a question, or only show its expected error."""
     return _put(request, here, name, sent)
 
 
 @router.get("/surveys/{name}/questions/{question}")
 def edit(request: Request, name: str, question: str, here: Here) -> Response:
-    """The form for a question that is there."""
+    """Show the form for an existing question."""
     with here.hub.database.reading() as session:
         asked = {one.id: one for one in asked_of(survey.find_own(session, name, here.who))}
     if question not in asked:
@@ -73,13 +73,13 @@ def edit(request: Request, name: str, question: str, here: Here) -> Response:
 
 @router.post("/surveys/{name}/questions/{question}")
 def change(request: Request, name: str, question: str, here: Here, sent: Sent) -> Response:
-    """Change it."""
+    """Change a question."""
     return _put(request, here, name, sent, question)
 
 
 @router.post("/surveys/{name}/questions/{question}/move")
 def move(request: Request, name: str, question: str, here: Here, sent: Sent) -> Response:
-    """One place up or down."""
+    """Move a question up or down by one."""
     _read_before(here, name)
     with here.hub.database.writing() as session:
         draft.move(here.hub, session, survey.find_own(session, name, here.who), question, sent.text("where", "Where"))
@@ -88,7 +88,7 @@ def move(request: Request, name: str, question: str, here: Here, sent: Sent) -> 
 
 @router.post("/surveys/{name}/questions/{question}/delete")
 def delete(request: Request, name: str, question: str, here: Here) -> Response:
-    """Take it out."""
+    """Remove a question."""
     _read_before(here, name)
     with here.hub.database.writing() as session:
         draft.remove(here.hub, session, survey.find_own(session, name, here.who), question)
@@ -97,7 +97,7 @@ def delete(request: Request, name: str, question: str, here: Here) -> Response:
 
 @router.get("/surveys/{name}/preview")
 def preview(request: Request, name: str, here: Here) -> Response:
-    """The survey as a respondent will see it; nothing can be sent from here."""
+    """Show the survey as a respondent will see it; nothing can be sent from here."""
     with here.hub.database.reading() as session:
         found = survey.find_own(session, name, here.who)
     return page(request, "survey_preview.html", survey=found, asked=asked_of(found))
@@ -119,14 +119,14 @@ def _put(request: Request, here: Visitor, name: str, sent: Form, instead_of: str
 
 
 def _read_before(here: Visitor, name: str) -> None:
-    """Read the questions that are there before a transaction begins: the first time takes up to seconds."""
+    """Read the existing questions before a transaction begins: the first time takes up to seconds."""
     with here.hub.database.reading() as session:
         found = survey.find_own(session, name, here.who)
     asked_of(found)
 
 
 def _told(sent: Form) -> dict[str, Any]:
-    """What `Asked.read` takes: the fields of this type, and no others."""
+    """Return the input of `Asked.read`: the fields of this type, and no others."""
     kind = sent.get("type", "")
     wanted = ("id", "text", "help", "levels", "mechanism", *_FIELDS.get(kind, ()))
     told: dict[str, Any] = {"type": kind}
@@ -141,7 +141,7 @@ def _shown(told: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _values(asked: SurveyQuestion) -> dict[str, str]:
-    """A question as its form shows it."""
+    """Return a question as its form shows it."""
     told = {name: str(value) for name, value in asked.to_json().items() if isinstance(value, str | int)}
     if asked.type == "scale" and asked.options:
         told |= {"first": asked.options[0], "last": asked.options[1]}
@@ -151,7 +151,7 @@ def _values(asked: SurveyQuestion) -> dict[str, str]:
 
 
 def _lines(levels: Sequence[PrivacyLevel]) -> str:
-    """Levels as people write them: 0.5 for 1/2, if it is that exactly."""
+    """Return levels as people write them: 0.5 for 1/2, if it is exact."""
     shown = [(one, show(Fraction(one.epsilon))) for one in levels]
     exact = [text if text.replace(".", "", 1).isdigit() and Fraction(text) == Fraction(one.epsilon) else one.epsilon
              for one, text in shown]  # fmt: skip
@@ -192,7 +192,7 @@ def _draw(
 
 
 def _expected(values: Mapping[str, str], people: int, lasting: bool) -> list[dict[str, Any]]:
-    """For the page as it is first drawn; while somebody types, the page asks the API."""
+    """Return the expected errors for the first rendering; while the user types, the page calls the API."""
     kept = {key: value for key, value in values.items() if key in SurveyQuestion.__dataclass_fields__ and value}
     if kept.get("type") == "scale":
         kept.pop("options", None)

@@ -1,4 +1,4 @@
-"""What a survey found, for the researcher: live findings with pictures, cross-tables, downloads, receipts."""
+"""Result pages of a survey, for the researcher: live estimates with charts, cross-tables, downloads, receipts."""
 
 from fractions import Fraction
 from typing import Annotated, Any, Literal
@@ -24,18 +24,18 @@ router = APIRouter()
 Here = Annotated[Visitor, Depends(signed_in)]
 Kind = Literal["csv", "json"]
 _MOST_ALT = 12
-_PATIENCE_S = 1.0  # for the guarantee of the shuffler; then the page is shown without it, and asks again
+_PATIENCE_S = 1.0  # for the guarantee of the shuffler; then the page is shown without it, and requests it again
 
 
 def found_for(here: Visitor, session: Session, name: str, wave: int) -> tuple[Survey, Results]:
-    """Somebody's own survey with the results of a wave; 0 is the newest."""
+    """Return a user's own survey with the results of a wave; 0 is the newest."""
     found = survey.find_own(session, name, here.who)
     return found, results.read(here.hub, session, found, wave or None)
 
 
 @router.get("/surveys/{name}/results")
 def shown(request: Request, name: str, here: Here, wave: int = 0, first: str = "", second: str = "") -> Response:
-    """All findings; with two questions named, their cross-table too."""
+    """Show all results; with two questions named, their cross-table too."""
     with here.hub.database.reading() as session:
         found, read = found_for(here, session, name, wave)
     table, problem = None, None
@@ -73,7 +73,7 @@ def shown(request: Request, name: str, here: Here, wave: int = 0, first: str = "
 
 @router.get("/surveys/{name}/results/{question}.svg")
 def chart(name: str, question: str, here: Here, wave: int = 0, theme: str = "light", size: str = "wide") -> Response:
-    """A picture of one finding."""
+    """Return a chart of one result."""
     with here.hub.database.reading() as session:
         _, read = found_for(here, session, name, wave)
     return svg(picture_of(read.about(question), theme_of(theme), size_of(size)))
@@ -83,7 +83,7 @@ def chart(name: str, question: str, here: Here, wave: int = 0, theme: str = "lig
 def cross_chart(
     name: str, here: Here, first: str = "", second: str = "", wave: int = 0, theme: str = "light", size: str = "wide"
 ) -> Response:
-    """A picture of a cross-table."""
+    """Return a chart of a cross-table."""
     with here.hub.database.reading() as session:
         _, read = found_for(here, session, name, wave)
     table = read.cross(first, second)
@@ -100,7 +100,7 @@ def cross_chart(
 
 @router.get("/surveys/{name}/reports")
 def reports(name: str, here: Here, wave: int = 0, kind: Kind = "csv") -> Response:
-    """Every report, without a name."""
+    """Return every report, without names."""
     with here.hub.database.reading() as session:
         found, read = found_for(here, session, name, wave)
     return _file(here, found, read, "reports", kind, lambda: export.reports_json(found, read),
@@ -109,7 +109,7 @@ def reports(name: str, here: Here, wave: int = 0, kind: Kind = "csv") -> Respons
 
 @router.get("/surveys/{name}/estimates")
 def estimates(name: str, here: Here, wave: int = 0, kind: Kind = "csv") -> Response:
-    """Every estimate, with its error."""
+    """Return every estimate, with its error."""
     with here.hub.database.reading() as session:
         found, read = found_for(here, session, name, wave)
     return _file(here, found, read, "estimates", kind, read.to_json, lambda: export.estimates_table(read))
@@ -117,7 +117,7 @@ def estimates(name: str, here: Here, wave: int = 0, kind: Kind = "csv") -> Respo
 
 @router.get("/surveys/{name}/receipt")
 def receipt(name: str, here: Here, wave: int = 0) -> Response:
-    """The analysis, signed."""
+    """Return the analysis, signed."""
     with here.hub.database.reading() as session:
         found, read = found_for(here, session, name, wave)
     signed = export.analysis(here.hub, found, read)
@@ -139,11 +139,11 @@ def _download(content: bytes, name: str, kind: str) -> Response:
     return Response(content, media_type=kind, headers={"Content-Disposition": f'attachment; filename="{name}"'})
 
 
-# Pictures
+# Charts
 
 
 def picture_of(found: QuestionResult, theme: charts.Theme, size: charts.Size) -> str:
-    """A finding, drawn."""
+    """Draw a result."""
     rows = found.rows()
     if not rows:
         raise NotHere("nobody has answered this question yet.")
@@ -154,15 +154,15 @@ def picture_of(found: QuestionResult, theme: charts.Theme, size: charts.Size) ->
 
 
 def heat_cells(table: CrossTable) -> list[dict[str, Any]]:
-    """The cells of a cross-table as its picture takes them: what can be, not what noise made of it."""
+    """Return the cells of a cross-table for its chart: projected shares, not raw noisy ones."""
     return [
         {"first": cell["first"], "second": cell["second"], "share": cell["projected"]}
-        for cell in table.to_json()["cells"]  # not rows(): a question may be called like one of their columns
+        for cell in table.to_json()["cells"]  # not rows(): a question may have the name of one of their columns
     ]
 
 
 def alt_text(found: QuestionResult) -> str:
-    """What a picture shows, for those who do not see it."""
+    """Return the alternative text of a chart."""
     rows = found.rows()
     if not rows or found.asked.type == "number":
         return sentences.headline(found)
@@ -176,15 +176,15 @@ def alt_text(found: QuestionResult) -> str:
 
 
 def theme_of(text: str) -> charts.Theme:
-    """Light unless dark is asked for."""
+    """Return light unless dark is requested."""
     return "dark" if text == "dark" else "light"
 
 
 def size_of(text: str) -> charts.Size:
-    """Wide unless something smaller is asked for."""
+    """Return wide unless a smaller size is requested."""
     return "narrow" if text == "narrow" else "half" if text == "half" else "wide"
 
 
 def svg(text: str) -> Response:
-    """A picture."""
+    """Return an SVG response."""
     return Response(text, media_type="image/svg+xml")

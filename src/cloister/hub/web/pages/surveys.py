@@ -1,4 +1,4 @@
-"""Surveys in the browser of whoever composes them: the list, a new one, its facts, its life."""
+"""Survey pages for owners: the list, a new one, its facts, its states."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ Composer = Annotated[Visitor, Depends(with_role("data user", "data owner"))]
 Sent = Annotated[Form, Depends(form)]
 
 LANGUAGES = (("en", "English"), ("de", "German"), ("es", "Spanish"), ("fr", "French"))
-# A beginning, for people who have none: what the page of a respondent does, in words that hold for every survey.
+# Default texts: what the page of a respondent does, in words that hold for every survey.
 CONSENT = """Taking part is voluntary. Your answers are blurred by chance on your own device before they are sent: \
 nobody, not even we, receives what you really answered. You choose for each question how strongly, or skip it. \
 We learn that somebody took part, which questions were skipped and which levels were chosen. What was sent cannot \
@@ -39,7 +39,7 @@ _TEXTS = ("title", "about", "purpose", "consent", "language")
 
 @router.get("/surveys")
 def listed(request: Request, here: Here) -> Response:
-    """One's own surveys."""
+    """List one's own surveys."""
     with here.hub.database.reading() as session:
         found = [(one, survey.shown_sizes(here.hub, session, one)[0]) for one in survey.mine(session, here.who)]
     return page(request, "surveys.html", surveys=found)
@@ -47,14 +47,14 @@ def listed(request: Request, here: Here) -> Response:
 
 @router.get("/surveys/new")
 def begin(request: Request, here: Composer) -> Response:
-    """The form for a new one."""
+    """Show the form for a new survey."""
     values = {"consent": CONSENT, "language": "en", "target": "500"}
     return page(request, "survey_new.html", values=values, languages=LANGUAGES, problem=None)
 
 
 @router.post("/surveys/new")
 def create(request: Request, here: Composer, sent: Sent) -> Response:
-    """Make a draft; its questions come next."""
+    """Create a draft; its questions come next."""
     try:
         with here.hub.database.writing() as session:
             name = sent.get("name", "").strip() or composing.address_of(sent.get("title", ""))
@@ -68,7 +68,7 @@ def create(request: Request, here: Composer, sent: Sent) -> Response:
 
 @router.get("/surveys/{name}")
 def show(request: Request, name: str, here: Here) -> Response:
-    """A survey: composed while it is a draft, looked after when it is open."""
+    """Show a survey: as a draft to compose, or open to manage."""
     return _draw(request, here, name)
 
 
@@ -85,7 +85,7 @@ def change(request: Request, name: str, here: Here, sent: Sent) -> Response:
 
 @router.get("/surveys/{name}/publish")
 def confirm(request: Request, name: str, here: Here) -> Response:
-    """What becomes fixed, before it does."""
+    """Show what becomes fixed, before it does."""
     with here.hub.database.reading() as session:
         found = survey.find_own(session, name, here.who)
     if found.state != "draft":
@@ -98,7 +98,7 @@ def confirm(request: Request, name: str, here: Here) -> Response:
 
 @router.post("/surveys/{name}/publish")
 def publish(request: Request, name: str, here: Here, sent: Sent) -> Response:
-    """Open it."""
+    """Open a survey."""
     if not sent.ticked("sure"):
         raise BadForm("tick the box to say that the questions are final.")
     with here.hub.database.reading() as session:
@@ -112,7 +112,7 @@ def publish(request: Request, name: str, here: Here, sent: Sent) -> Response:
 
 @router.post("/surveys/{name}/close")
 def close(request: Request, name: str, here: Here) -> Response:
-    """Take no more answers."""
+    """Close a survey."""
     with here.hub.database.writing() as session:
         survey.close(here.hub, session, survey.find_own(session, name, here.who))
     return go(request, f"/surveys/{name}/results", said="The survey is closed. Its results stay here.")
@@ -120,7 +120,7 @@ def close(request: Request, name: str, here: Here) -> Response:
 
 @router.post("/surveys/{name}/wave")
 def wave(request: Request, name: str, here: Here) -> Response:
-    """Ask the same people again."""
+    """Begin the next wave with the same respondents."""
     with here.hub.database.writing() as session:
         found = survey.find_own(session, name, here.who)
         survey.next_wave(here.hub, session, found)
@@ -130,7 +130,7 @@ def wave(request: Request, name: str, here: Here) -> Response:
 
 @router.post("/surveys/{name}/invitations")
 def invite(name: str, here: Here, sent: Sent) -> Response:
-    """Make links and hand them over as a file, once: only their hashes are kept."""
+    """Create links and return them as a file, once: only their hashes are stored."""
     count = sent.number("count", "How many", low=1, high=100_000)
     with here.hub.database.writing() as session:
         links = ballots.invite(here.hub, session, survey.find_own(session, name, here.who), count)
@@ -142,7 +142,7 @@ def invite(name: str, here: Here, sent: Sent) -> Response:
 
 
 def facts_of(sent: Form) -> dict[str, Any]:
-    """What `survey.change` takes, from the fields of a form."""
+    """Return the input of `survey.change`, from the fields of a form."""
     facts: dict[str, Any] = {name: sent.get(name, "") for name in _TEXTS if name in sent}
     facts["target"] = sent.number("target", "People hoped for", low=1, high=10**7)
     facts["ends"] = _end(sent.maybe("ends", most=10))
@@ -150,7 +150,7 @@ def facts_of(sent: Form) -> dict[str, Any]:
 
 
 def _end(text: str) -> float | None:
-    """The moment after the last day."""
+    """Return the moment after the last day."""
     if not text:
         return None
     try:
@@ -163,7 +163,7 @@ def _end(text: str) -> float | None:
 
 
 def values_of(found: Survey) -> dict[str, str]:
-    """The facts as the form shows them."""
+    """Return the facts as the form shows them."""
     last = datetime.fromtimestamp(found.ends, UTC) - timedelta(days=1) if found.ends is not None else None
     told = {name: str(getattr(found, name)) for name in _TEXTS}
     told |= {"target": str(found.target), "ends": last.strftime("%Y-%m-%d") if last else ""}

@@ -1,4 +1,4 @@
-"""Files of a synthetic table: Parquet, CSV for spreadsheets, and the side file that goes with both."""
+"""Files of a synthetic table: Parquet, CSV for spreadsheets, and the side file of both."""
 
 import base64
 import json
@@ -19,13 +19,13 @@ SignedIn = Annotated[Visitor, Depends(signed_in)]
 
 @router.get("/jobs/{number}/table.parquet")
 def as_parquet(number: int, here: SignedIn) -> Response:
-    """The rows, as they were signed."""
+    """Return the rows, as they were signed."""
     return table(number, here)
 
 
 @router.get("/jobs/{number}/table.csv")
 def as_csv(number: int, here: SignedIn) -> Response:
-    """The rows for a spreadsheet."""
+    """Return the rows for a spreadsheet."""
     job, result = made(here, number)
     content = csv_of_parquet(here.hub.settings, base64.b64decode(result["file"]), here.who.id)
     return download(content, f"{table_name(job)}.csv", "text/csv; charset=utf-8")
@@ -33,7 +33,7 @@ def as_csv(number: int, here: SignedIn) -> Response:
 
 @router.get("/jobs/{number}/table.side.json")
 def side(number: int, here: SignedIn) -> Response:
-    """What was measured and why, the errors to expect, the loss and the receipt."""
+    """Return the side file: measurements and their reasons, expected errors, loss and receipt."""
     job, result = made(here, number)
     text = json.dumps(result["side"], indent=1, ensure_ascii=False) + "\n"
     return download(text.encode(), f"{table_name(job)}.parquet.side.json", "application/json")

@@ -1,7 +1,7 @@
-"""A dataset's versions: files sent in, connections made, versions prepared. For its owner.
+"""Version pages of a dataset, for its owner: uploads, connections, preparation.
 
-With scripts a file goes in pieces, with a bar, and goes on after an interruption (upload.js). Without them a small file
-goes with the form, is kept in memory, and is sealed before it touches a disk.
+With scripts a file is sent in pieces, with a progress bar, and resumed after an interruption (upload.js). Without them
+a small file is sent with the form, kept in memory, and sealed before it is written to a disk.
 """
 
 from typing import Annotated
@@ -28,13 +28,13 @@ Sent = Annotated[Form, Depends(form)]
 
 @router.get("/datasets/{name}/versions")
 def show(request: Request, name: str, here: Here) -> Response:
-    """Versions, files on their way, and how to send more."""
+    """Show versions, uploads, and how to send more."""
     return _draw(request, here, name)
 
 
 @router.post("/datasets/{name}/versions")
 def make(request: Request, name: str, here: Here, sent: Sent) -> Response:
-    """A new version, from the files that wait or from an address."""
+    """Create a version, from the waiting files or from an address."""
     address = sent.maybe("address")
     try:
         link = datasets.examine_version(here.hub, here.who, name, address=address)
@@ -49,7 +49,7 @@ def make(request: Request, name: str, here: Here, sent: Sent) -> Response:
 
 @router.post("/datasets/{name}/versions/files")
 async def send(request: Request, name: str, here: Here) -> Response:
-    """A small file, sent with the form. It is read only once it is known that its sender may send one."""
+    """Store a small file sent with the form. It is read only after its sender's right is checked."""
     await run_in_threadpool(_require_providable, here, name)
     try:
         return await run_in_threadpool(_taken, request, here, name, await form(request))
@@ -82,7 +82,7 @@ def _taken(request: Request, here: Visitor, name: str, sent: Form) -> Response:
 
 @router.post("/datasets/{name}/versions/files/{upload_id}/cancel")
 def cancel(request: Request, name: str, upload_id: str, here: Here) -> Response:
-    """Give a file up."""
+    """Cancel an upload."""
     with here.hub.database.writing() as session:
         upload.cancel(here.hub, session, here.who, upload_id)
     return go(request, f"/datasets/{name}/versions", said="The file is deleted.")
@@ -90,7 +90,7 @@ def cancel(request: Request, name: str, upload_id: str, here: Here) -> Response:
 
 @router.post("/datasets/{name}/versions/{number}/retry")
 def retry(request: Request, name: str, number: int, here: Here) -> Response:
-    """Prepare a failed version once more."""
+    """Prepare a failed version again."""
     with here.hub.database.writing() as session:
         datasets.retry(here.hub, session, here.who, datasets.owned(session, name, here.who), number)
     return go(request, f"/datasets/{name}/versions", said="The version is being prepared.")

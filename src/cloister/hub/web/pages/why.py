@@ -1,4 +1,4 @@
-"""Why? What the policy says to an operation for a purpose, with every rule that was tried. About oneself only."""
+"""Explanation of the policy's verdict on an operation for a purpose, with every rule tried. For oneself only."""
 
 from typing import Annotated
 
@@ -30,7 +30,7 @@ def why(
     spend: str = "",
     decision: int = 0,
 ) -> Response:
-    """The verdict for the person who asks: on a request of theirs, as it was decided, or here and now."""
+    """Show the verdict for the visitor: on an earlier request of theirs, or at present."""
     operation, purpose, spend = operation.strip()[:80], purpose.strip()[:80], spend.strip()[:80]
     verdict, entry, problem = None, None, None
     if decision:
@@ -69,7 +69,7 @@ def _operations(asked: str) -> list[str]:
 
 
 def _purposes(allowed: tuple[str, ...], asked: str) -> list[tuple[str, str]]:
-    """Those that the policy allows come first; to see a refusal explained, the others can be chosen too."""
+    """Return purposes, the allowed ones first; the others can be chosen to see a refusal explained."""
     first = [one.name for one in offered(allowed)]
     names = dict.fromkeys([*first, *PURPOSES, *([asked] if asked else [])])
     return [(name, f"{name}: {words.purpose_title(name)}" if name in PURPOSES else name) for name in names]

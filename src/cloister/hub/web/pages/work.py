@@ -1,7 +1,7 @@
-"""Doing work on a dataset: the form that a kind declares, its plan, then the run.
+"""Pages to run a job on a dataset: the form of its type, its plan, then the run.
 
-The plan is made from public facts and costs nothing. What is run is exactly what was planned: the button below a plan
-sends the planned values, not what the form above may hold by now.
+The plan is made from public facts and costs nothing. The job runs exactly as planned: the button below a plan sends the
+planned values, not the current content of the form above.
 """
 
 from collections.abc import Mapping
@@ -40,17 +40,17 @@ _MOST_SAVED = 200
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What can still be spent: by everybody, by the person where the policy limits that, and by one request now."""
+    """Remaining budget: of all users, of the user where the policy limits that, and of one request now."""
 
     dataset: Loss
     mine: Loss | None
     now: Loss
-    held: Loss | None = None  # of `mine`: what work costs that waits for somebody to agree
+    held: Loss | None = None  # of `mine`: the cost of jobs that wait for approval
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A refusal, shown above the form that led to it."""
+    """Error, shown above the form that led to it."""
 
     title: str
     text: str
@@ -67,7 +67,7 @@ def begin(
     job: int = 0,
     saved: int = 0,
 ) -> Response:
-    """The form; filled in from an earlier job or a kept question if one is named."""
+    """Show the form; filled in from an earlier job or a saved query if one is named."""
     chosen = kind_of(kind)
     values = {field.name: field.default for field in chosen.fields} | {"purpose": ""}
     with here.hub.database.reading() as session:
@@ -113,13 +113,13 @@ async def work(
 @router.get("/datasets/{name}/train")
 @router.get("/datasets/{name}/synthesise")
 def shorter(request: Request, name: str, here: Annotated[Visitor, Depends(signed_in)]) -> Response:
-    """The same pages under the dataset's address."""
+    """Redirect to the same pages from the dataset's address."""
     with here.hub.database.reading() as session:
         dataset = visible_dataset(here.hub, session, here.who, name, here.environment).dataset
     return RedirectResponse(f"/work/{request.url.path.rpartition('/')[2]}/{dataset.name}", 303)
 
 
-# Kept questions.
+# Saved queries.
 
 
 @router.post("/work/query/{name}/saved")
@@ -129,7 +129,7 @@ def keep(
     here: Annotated[Visitor, Depends(signed_in)],
     sent: Annotated[Form, Depends(form)],
 ) -> Response:
-    """Keep a question under a name."""
+    """Save a query under a name."""
     title, sql = sent.text("name", "Its name", most=200), sent.text("sql", "Question", most=20_000)
     with here.hub.database.writing() as session:
         dataset = visible_dataset(here.hub, session, here.who, name, here.environment).dataset
@@ -144,7 +144,7 @@ def keep(
 
 @router.post("/work/query/{name}/saved/{number}/forget")
 def forget(request: Request, name: str, number: int, here: Annotated[Visitor, Depends(signed_in)]) -> Response:
-    """Forget a kept question."""
+    """Delete a saved query."""
     with here.hub.database.writing() as session:
         session.delete(_saved(session, here, number))
     return go(request, f"/work/query/{name}", said="Forgotten.")
@@ -161,12 +161,12 @@ def _saved(session: Session, here: Visitor, number: int) -> SavedQuery:
 
 
 def _decided(name: str, decision: int) -> str:
-    """The page that explains a decision that was made; empty if none was."""
+    """Return the page that explains a decision; empty if none was made."""
     return f"/datasets/{name}/why?decision={decision}" if decision else ""
 
 
 def _why(kind: JobType, name: str, purpose: str) -> str:
-    """The page that explains what the policy says to a kind of work, whatever it costs."""
+    """Return the page that explains the policy's verdict on a job type, whatever it costs."""
     return f"/datasets/{name}/why?{urlencode({'operation': kind.operation, 'purpose': purpose})}"
 
 
@@ -197,7 +197,7 @@ def _draw(
             raise NotNow("there are no tables here that you could work with yet.")
         stated = list(offered(sight.policy.purposes))
         allowed = sight.purposes(kind.operation)
-        if allowed:  # only what would not be refused is offered
+        if allowed:  # only operations that would not be refused are offered
             stated = [one for one in stated if one.name in allowed]
         elif problem is None and not sight.dataset.paused:
             first = values.get("purpose") or stated[0].name
@@ -250,7 +250,7 @@ def _left(session: Session, here: Visitor, dataset: Dataset, policy: Policy) -> 
 
 
 def _words(schema: Schema) -> dict[str, dict[str, Any]]:
-    """What the editor suggests and the page lists: tables, columns, and what is public of them."""
+    """Return the editor's suggestions and the page's list: tables, columns, and their public facts."""
     return {
         table.name: {column.name: _about(column) for column in table.columns.values()}
         for table in schema.tables.values()

@@ -1,1 +1,1 @@
-"""What a respondent meets: a page, its questions as JSON, a ballot, and where reports go. No account and no cookie."""
+"""Respondent's part of a survey: a page, its questions as JSON, ballots and reports. No account and no cookie."""

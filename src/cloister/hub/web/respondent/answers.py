@@ -1,6 +1,6 @@
-"""Where a respondent's device talks to: the questions, a ballot, and the reports.
+"""Requests of a respondent's device: the questions, a ballot, and the reports.
 
-Nothing of a request is kept but the reports: the address is counted in memory, for a minute, so that nobody floods us.
+Only the reports of a request are stored: the address is counted in memory, for a minute, to limit the rate.
 """
 
 import json
@@ -22,7 +22,7 @@ router = APIRouter()
 
 
 async def slowed(request: Request) -> Intake:
-    """The intake, for whoever does not ask too often."""
+    """Return the intake, within the rate limit."""
     settings = request.app.state.hub.settings
     request.app.state.answers.check(client_address(request, settings))
     intake: Intake = request.app.state.intake
@@ -31,13 +31,13 @@ async def slowed(request: Request) -> Intake:
 
 @router.get("/s/{name}/survey.json")
 async def questions(name: str, intake: Annotated[Intake, Depends(slowed)]) -> Response:
-    """What is asked, and how a device makes its reports: public facts alone."""
+    """Return the questions, and how a device makes its reports: public facts alone."""
     return JSONResponse(survey.public(await intake.survey(name)))
 
 
 @router.post("/s/{name}/ballot")
 async def ballot(request: Request, name: str, intake: Annotated[Intake, Depends(slowed)]) -> Response:
-    """Sign a ballot blindly for whoever has an invitation: {"secret": …, "blinded": …} to {"signature": …}."""
+    """Sign a ballot blindly for an invitation: {"secret": …, "blinded": …} to {"signature": …}."""
     told = await _json(request)
     secret, blinded = told.get("secret"), unpack(told.get("blinded"))
     if not isinstance(secret, str) or len(secret) > 200 or blinded is None:
@@ -51,7 +51,7 @@ async def ballot(request: Request, name: str, intake: Annotated[Intake, Depends(
 
 @router.post("/s/{name}/answers")
 async def answers(request: Request, name: str, intake: Annotated[Intake, Depends(slowed)]) -> Response:
-    """Keep a submission; answers with a signed receipt."""
+    """Store a submission; return a signed receipt."""
     raw = await _body(request)
     try:
         return JSONResponse(await intake.take(name, raw))
@@ -64,7 +64,7 @@ async def _body(request: Request) -> bytes:
     async for piece in request.stream():
         raw += piece
         if len(raw) > MOST_BYTES:
-            break  # one byte too many is enough to know
+            break  # one byte too many is enough to refuse
     return raw
 
 

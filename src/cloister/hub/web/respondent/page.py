@@ -1,7 +1,7 @@
-"""The page that a respondent opens: what is asked, by whom, what for. Its inputs are for scripts alone.
+"""Page of a respondent: the questions, their author and purpose. Its inputs are for scripts alone.
 
-Nobody is looked up: no cookie is read and none is set, and the page is the same for everybody who opens it. The secret
-of an invitation stands behind the `#` of a link and never reaches us with the page.
+No visitor is identified: no cookie is read and none is set, and the page is the same for all visitors. The secret of an
+invitation follows the `#` of a link and is never sent to the hub with the page request.
 """
 
 import json
@@ -24,7 +24,7 @@ __all__ = ["router"]
 
 router = APIRouter()
 
-# Stricter than other pages: no form may be sent from here by the browser itself, and no picture comes from data.
+# Stricter than other pages: the browser itself may send no form from here, and no image comes from a data URL.
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -39,7 +39,7 @@ CAPS = (4, 8, 16)  # of a new wallet
 
 @router.get("/s/{name}")
 async def respond(request: Request, name: str, intake: Annotated[Intake, Depends(slowed)], lang: str = "") -> Response:
-    """The page, in the language that is asked for or that the browser prefers."""
+    """Show the page, in the requested language or the browser's preferred one."""
     found = await intake.survey(name)
     language = i18n.choose(lang, request.headers.get("accept-language", ""), found.language)
     values = await run_in_threadpool(_values, found, language)
@@ -66,14 +66,14 @@ def _values(found: Survey, language: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RespondentPage:
-    """A question as the page shows it: as it was composed, its levels in words, and a number's bounds."""
+    """Question as the page shows it: as it was composed, its levels in words, and a number's bounds."""
 
     asked: SurveyQuestion
     levels: tuple[explain_level.LevelExplanation, ...]
     bounds: tuple[float, float] | None
 
 
-@lru_cache(maxsize=256)  # composing every question anew, to see that it can be asked, takes long
+@lru_cache(maxsize=256)  # certifying every question again takes long
 def _shown(asked: str, questions: str, language: str) -> tuple[RespondentPage, ...]:
     composed = [SurveyQuestion.read(one) for one in json.loads(asked)]
     made = [Question.read(one) for one in json.loads(questions)]

@@ -1,12 +1,12 @@
-"""A synthetic table: pick a generator, columns and a spend; get rows that nobody lived, and what they are worth.
+"""Synthetic table: from a generator, columns and a budget to rows and their expected errors.
 
-    form.py    the charge, the table, and the score that may be told
-    check.py     a table that an owner made elsewhere, as it is handed in
-    check.py   whether its rows are such as the schema allows
-    result.py     a table as numbers and pictures for its page
+    form.py      the form, the charge, the table and its score
+    result.py    a table as numbers and charts for its page
 
-Rows are looked at only inside the synthesis, after the charge. A plan is made by carrying the generator out on nobody,
-so whatever could be wrong with a request is found before that.
+Tables that an owner made elsewhere are checked in `jobs/external_tables/check.py`.
+
+Rows are read only inside the synthesis, after the charge. A plan runs the generator on empty tables, so every problem
+with a request is found before that.
 """
 
 import re
@@ -25,7 +25,7 @@ __all__ = ["Synthesise"]
 
 _LONGEST = 4000
 _MOST_BINS = 256
-# Those that measure marginals: their plans are quick, and say which errors to expect.
+# Generators that measure marginals: their plans are fast, and give the expected errors.
 _OFFERED = ("aim", "mixture", "mst", "privbayes", "independent")
 
 
@@ -54,7 +54,7 @@ class Synthesise:
     )
 
     def parse(self, form: Mapping[str, Any]) -> dict[str, Any]:
-        """Read the method, the columns, the number of rows, and what it may cost."""
+        """Read the method, the columns, the number of rows, and the cost."""
         method = text_of(form, "method", "Method", default="aim")
         if method not in _OFFERED:
             raise BadForm(f"'Method' is one of {', '.join(_OFFERED)}.")
@@ -78,7 +78,7 @@ class Synthesise:
         }
 
     def tables(self, schema: Schema, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """The one table, under the name that the schema gives it."""
+        """Return the one table, as the schema spells it."""
         private = [table.name for table in schema.tables.values() if not table.public]
         asked = parameters["table"] or (private[0] if len(private) == 1 else "")
         found = [name for name in private if name.lower() == asked.lower()]
@@ -87,7 +87,7 @@ class Synthesise:
         return (found[0],)
 
     def plan(self, data: Dataset, parameters: Mapping[str, Any]) -> Planned:
-        """What it costs, what would be measured, and the error that its noise lets expect."""
+        """Return the cost, the planned measurements, and the error expected from their noise."""
         from cloister.synth.planning import plan
 
         asked = self._asked(data, parameters)
@@ -102,7 +102,7 @@ class Synthesise:
         return Planned(loss, own, tuple(lines), tuple(made.errors()), (), tuple(notes))
 
     def run(self, data: Dataset, parameters: Mapping[str, Any], progress: Progress) -> Done:
-        """Make the table, score it if that was asked for, and sign what came out."""
+        """Make the table, score it on request, and sign the result."""
         from cloister.hub.jobs.job_types.synthesise.form import carry_out
         from cloister.hub.jobs.job_types.synthesise.result import shown
 

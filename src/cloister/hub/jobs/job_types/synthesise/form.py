@@ -1,4 +1,4 @@
-"""A form for a synthetic table, read against what is public; and the table itself: charged, made, scored."""
+"""Form for a synthetic table, read against public facts; then the table: charged, made, scored."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_CELLS", "MOST_ROWS", "SynthesisRequest", "carry_out", "read"]
 
-# A table is kept with the job that made it, in the hub's database.
+# A table is stored with the job that made it, in the hub's database.
 MOST_ROWS = 200_000
 MOST_CELLS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SynthesisRequest:
-    """What is to be made.
+    """Request for a synthetic table.
 
     Attributes:
         method: the generator.
         table, columns: names as the schema spells them; no columns: all that can be used.
-        budget: the whole spend, as the noise needs it.
-        share: of the spend that pays for a score; 0 for none.
-        rows: how many; None: as many as a noisy count says, up to the limits here.
-        bins: for numbers and dates.
+        budget: the whole spend, in the measure of the noise.
+        share: the part of the spend that pays for a score; 0 for none.
+        rows: the number of rows; None: a noisy count, up to the limits here.
+        bins: the number of bins for numbers and dates.
     """
 
     method: str
@@ -49,21 +49,21 @@ class SynthesisRequest:
 
     @property
     def making(self) -> Loss:
-        """What the table may cost."""
+        """Loss of the table."""
         return self.budget.part(1 - self.share)
 
     @property
     def scoring(self) -> Loss:
-        """What the score may cost."""
+        """Loss of the score."""
         return self.budget.part(self.share)
 
     @property
     def public(self) -> dict[str, Any]:
-        """What a generator and a score are told."""
+        """Return the public facts for a generator and a score."""
         return {"table": self.table, "columns": list(self.columns) or None, "bins": self.bins}
 
     def check_size(self, names: Sequence[str]) -> None:
-        """Refuse a table that is too large to be kept, before it is paid for."""
+        """Refuse a table that is too large to store, before the charge."""
         if self.rows is not None and self.rows * len(names) > MOST_CELLS:
             raise BadForm(
                 f"a table here has at most {MOST_CELLS:,} values: with {len(names)} columns that is "
@@ -72,10 +72,10 @@ class SynthesisRequest:
 
 
 def read(data: Dataset, table: str, parameters: Mapping[str, Any]) -> SynthesisRequest:
-    """Read parameters. Refuses what cannot be made, from public facts alone, with the way out."""
+    """Read parameters. Refuse what cannot be made, from public facts alone, with the way out."""
     terms = {name: term for name, term in data.columns(table).items() if not term.unit}
     wanted = [one.strip() for one in parameters["columns"].split(",") if one.strip()]
-    if not wanted:  # what has no public values, and is no text to replace, cannot be in the table
+    if not wanted:  # a column without public values that is no replaceable text cannot be in the table
         columns = tuple(name for name, term in terms.items() if term.type == "text" or term.domain() or term.bounded)
         if not columns:
             raise BadSchema(f"no column of {table} has public bounds or categories. Ask its owner to give some.")
@@ -91,12 +91,12 @@ def read(data: Dataset, table: str, parameters: Mapping[str, Any]) -> SynthesisR
 def carry_out(
     data: Dataset, asked: SynthesisRequest, progress: Progress
 ) -> tuple["SyntheticTable", "PublishableScore | str", tuple[Receipt, ...]]:
-    """Charge and make the table; charge and score it, if that was asked for.
+    """Charge and make the table; charge and score it on request.
 
     Returns:
         the table, its score or why there is none, and the receipts.
 
-    Privacy: the spend, for the unit of the dataset, charged to the dataset and to whoever asks: one entry for the
+    Privacy: the spend, for the unit of the dataset, charged to the dataset and to the user: one entry for the
         table and one for the score, which add up to it.
     """
     from cloister.synth.scoring.publishable import publishable_score
@@ -109,7 +109,7 @@ def carry_out(
         progress=lambda share, word: progress(0.02 + upto * share, word),
         **asked.public,
     )
-    if asked.rows is None:  # about as many as there are, from the released model; never more than can be kept
+    if asked.rows is None:  # about the real number, from the released model; never more than can be stored
         most = min(MOST_ROWS, MOST_CELLS // len(made.domain.names))
         rows = max(1, min(most, round(made.made.model.total)))
         made = replace(made, value=made.sample(rows))
@@ -119,14 +119,14 @@ def carry_out(
     progress(0.85, "scoring the table")
     try:
         score = publishable_score(data, made, spend=asked.scoring, **asked.public)
-    except CloisterError as error:  # the table is paid for: hand it out without a score rather than lose it
+    except CloisterError as error:  # the table is charged: release it without a score rather than lose it
         return made, str(error), (made.receipt,)
     assert score.release.receipt is not None
     return made, score, (made.receipt, score.release.receipt)
 
 
 def _named(terms: Mapping[str, Any], word: str, table: str) -> str:
-    """A column under the name that the schema gives it."""
+    """Return a column as the schema spells it."""
     if word in terms:
         return word
     found = [name for name in terms if name.lower() == word.lower()]

@@ -1,4 +1,4 @@
-"""A synthetic table as its page shows it, and as it is kept. Everything here follows from what was released."""
+"""Synthetic table for its page and for storage. Everything here follows from released data."""
 
 import base64
 import io
@@ -35,9 +35,9 @@ _SURE = 1.96
 def shown(
     made: "SyntheticTable", score: "PublishableScore | str", asked: SynthesisRequest, key: SigningKey
 ) -> dict[str, Any]:
-    """What a page shows and a client fetches; plain JSON.
+    """Return what a page shows and a client fetches; plain JSON.
 
-    `columns` are pictures, `first` some rows, `side` the side file, signed for the bytes in `file`.
+    `columns` are charts, `first` some rows, `side` the side file, signed for the bytes in `file`.
     """
     rows = made.to_arrow()
     sink = io.BytesIO()
@@ -55,12 +55,12 @@ def shown(
 
 
 def signed(side: Mapping[str, Any], content: bytes, key: SigningKey) -> dict[str, Any]:
-    """What is handed out: the side file, the file that it was signed for, and the key."""
+    """Return the released files: the side file, the file that it was signed for, and the key."""
     return {"key": str(key.public), "side": side, "file": base64.b64encode(content).decode("ascii")}
 
 
 def told_of(side: Mapping[str, Any], rows: pa.Table) -> dict[str, Any]:
-    """What a page says of a table, from its side file and its rows."""
+    """Return the page's facts on a table, from its side file and its rows."""
     errors, score = side["expected error"], side.get("score")
     return {
         "method": str(side["method"]),
@@ -91,7 +91,7 @@ def told_of(side: Mapping[str, Any], rows: pa.Table) -> dict[str, Any]:
 
 
 def pictures_of_rows(rows: pa.Table, table: Table, real: float) -> list[dict[str, Any]]:
-    """About how many real rows each value has, as synthetic rows say, where there is no model to ask."""
+    """Estimate the number of real rows of each value from synthetic rows, where there is no model."""
     found = []
     for name in rows.column_names:
         axis = read_axis(table.columns[name], _BINS)
@@ -106,7 +106,7 @@ def _names(one: Mapping[str, Any]) -> list[str]:
 
 
 def _score(score: Mapping[str, Any]) -> dict[str, Any]:
-    """A score as its page draws it: every number is one."""
+    """Return a score for its page, with its numbers."""
     ways = {way: score[way] for way in ("one-way error", "two-way error")}
     columns = [{"column": str(one["column"]), **_three(one)} for one in score["columns"]]
     told = {way: None if one is None else _three(one) for way, one in ways.items()}
@@ -118,7 +118,7 @@ def _three(one: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _ways(errors: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The model's mean errors, which were bought inside the spend."""
+    """Return the model's mean errors, which were part of the charge."""
     margin = float(errors.get("margin of these means (95 %)", 0.0))
     means = errors.get("mean over marginals of so many columns", {})
     return [
@@ -128,7 +128,7 @@ def _ways(errors: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _pictures(made: "SyntheticTable") -> list[dict[str, Any]]:
-    """About how many real rows each value has, as the released model says."""
+    """Estimate the number of real rows of each value from the released model."""
     noise = {one.places: float(np.max(one.sigma)) for one in made.made.measured if len(one.places) == 1}
     found = []
     for axis in made.domain.modelled:
@@ -148,7 +148,7 @@ def _picture(axis: Axis, counts: NDArray[Any], sigma: float | None) -> dict[str,
 
 
 def _labels(axis: Axis) -> list[str]:
-    """What each cell holds; bins of whole numbers by the numbers in them."""
+    """Return the label of each cell; bins of whole numbers by the numbers in them."""
     if axis.ends is None or axis.type in ("date", "timestamp"):
         return axis.labels()
     if axis.type == "integer":

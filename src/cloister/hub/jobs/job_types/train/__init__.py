@@ -1,12 +1,12 @@
-"""Training a model: pick an estimator, a target, features and a spend; get a model card and a signed file.
+"""Training of a model: from an estimator, a target, features and a budget to a model card and a signed file.
 
-    estimators.py    the estimators, and what each needs
-    form.py     a form read against what is public of the person's tables
-    check.py   the rehearsal on nobody, and the fit: one charge, evaluation included
-    model_card.py      a fitted model as numbers for its page
+    estimators.py   the estimators, and what each needs
+    form.py         a form read against what is public of the user's tables
+    training.py     the rehearsal on empty tables, and the fit: one charge, evaluation included
+    model_card.py   a fitted model as numbers for its page
 
-Rows are looked at only inside the fit, after the charge. Everything that could be wrong with a request is found before
-that, by carrying it out on nobody.
+Rows are read only inside the fit, after the charge. Every problem with a request is found before that, by running it on
+empty tables.
 """
 
 import base64
@@ -54,7 +54,7 @@ class Train:
     )
 
     def parse(self, form: Mapping[str, Any]) -> dict[str, Any]:
-        """Read the estimator, what it learns from what, and what it may cost."""
+        """Read the estimator, its target and features, and the cost."""
         estimator = text_of(form, "estimator", "Estimator", default="LogisticRegression")
         if estimator not in OFFERS:
             raise BadForm(f"'Estimator' is one of {', '.join(OFFERS)}.")
@@ -87,7 +87,7 @@ class Train:
         return read
 
     def tables(self, schema: Schema, parameters: Mapping[str, Any]) -> tuple[str, ...]:
-        """The one table, under the name that the schema gives it."""
+        """Return the one table, as the schema spells it."""
         private = [table.name for table in schema.tables.values() if not table.public]
         asked = parameters["table"] or (private[0] if len(private) == 1 else "")
         found = [name for name in private if name.lower() == asked.lower()]
@@ -96,7 +96,7 @@ class Train:
         return (found[0],)
 
     def plan(self, data: Dataset, parameters: Mapping[str, Any]) -> Planned:
-        """What it costs, and what theory says about the model."""
+        """Return the cost, and the errors expected in theory."""
         from cloister.hub.jobs.job_types.train.training import expected, rehearse
 
         asked = self._asked(data, parameters)
@@ -107,7 +107,7 @@ class Train:
         return Planned(loss, own, (*asked.lines(data.unit), *_noise(laws)), tuple(errors), (), tuple(notes))
 
     def run(self, data: Dataset, parameters: Mapping[str, Any], progress: Progress) -> Done:
-        """Learn, evaluate if that was asked for, and sign what came out."""
+        """Fit, evaluate on request, and sign the result."""
         from cloister.hub.jobs.job_types.train.model_card import card
         from cloister.hub.jobs.job_types.train.training import carry_out, rehearse
         from cloister.learn.persistence import pack

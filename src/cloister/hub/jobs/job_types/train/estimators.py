@@ -1,4 +1,4 @@
-"""The estimators that a hub offers, and what each needs. Public facts; nothing of scikit-learn is loaded for them."""
+"""Estimators that a hub offers, and what each needs. Public facts; scikit-learn is not loaded for them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ class Offer:
 
     Attributes:
         name: its class in `cloister.learn`.
-        about: what it is, in few words.
-        predicts: one of a list of classes, a number, or nothing.
-        takes: which columns can be features: all, numbers, or those with a list of values.
-        missing: whether numbers may be missing in it.
-        by_row: whether the method protects one row, so that a unit with more of them pays for each (group privacy).
-        parts: the parameter that says how many clusters or components there are.
+        about: a short description.
+        predicts: the type of prediction, a class, a number, or nothing.
+        takes: columns that can be features: all, numbers, or those with a list of values.
+        missing: True if it accepts missing numbers.
+        by_row: True if the method protects one row, so that a unit with more rows pays for each (group privacy).
+        parts: the parameter for the number of clusters or components.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Offer:
     parts: str = ""
 
     def make(self, spend: Any, parts: str = "") -> Any:
-        """The estimator, not fitted."""
+        """Return the estimator, not fitted."""
         from cloister import learn
 
         more = {self.parts: int(parts)} if self.parts and parts else {}

@@ -1,4 +1,4 @@
-"""A form for a model, read against what is public of the tables that the person may see."""
+"""Form for a model, read against what is public of the tables that the user may see."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,23 +17,23 @@ from cloister.query.expression import Expression
 
 __all__ = ["HELD_BACK", "TrainingRequest", "read"]
 
-HELD_BACK = 5  # one person in so many is not learned from if there is an evaluation
+HELD_BACK = 5  # one unit in this many is held out if there is an evaluation
 _MOST_VALUES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingRequest:
-    """What is to be learned.
+    """Request for a model.
 
     Attributes:
         offer: the estimator.
         table, target, features: names as the schema spells them; no target for clusters and components.
-        budget: the whole spend, as the noise needs it.
-        share: of the spend that pays for the evaluation; 0 for none.
+        budget: the whole spend, in the measure of the noise.
+        share: the part of the spend that pays for the evaluation; 0 for none.
         group: the column whose groups are compared; "" for none.
-        parts: of clusters or components.
-        terms: what is public of the columns.
-        given: the features were named, not chosen here.
+        parts: the number of clusters or components.
+        terms: the public facts of the columns.
+        given: True if the user named the features.
     """
 
     offer: Offer
@@ -49,22 +49,22 @@ class TrainingRequest:
 
     @property
     def training(self) -> Loss:
-        """What the fit may cost."""
+        """Loss of the fit."""
         return self.budget.part(1 - self.share)
 
     @property
     def evaluation(self) -> Loss:
-        """What the evaluation may cost."""
+        """Loss of the evaluation."""
         return self.budget.part(self.share)
 
     @property
     def fit(self) -> dict[str, Any]:
-        """The arguments of `fit` beside the data."""
+        """Return the arguments of `fit` besides the data."""
         named: dict[str, Any] = {"features": list(self.features), "table": self.table}
         return {**named, "target": self.target} if self.target else named
 
     def lines(self, unit: Unit) -> list[str]:
-        """The plan in words."""
+        """Return the plan in words."""
         found = [("train", f"{self.offer.name}: {self.offer.about}")]
         if self.target:
             found.append(("target", self.target))
@@ -76,7 +76,7 @@ class TrainingRequest:
 
 
 def read(data: Dataset, table: str, parameters: Mapping[str, Any]) -> TrainingRequest:
-    """Read parameters. Refuses what cannot be learned, from public facts alone, with the way out."""
+    """Read parameters. Refuse what cannot be learned, from public facts alone, with the way out."""
     offer = OFFERS[parameters["estimator"]]
     terms = {name: term for name, term in data.columns(table).items() if not term.unit}
     target = _named(terms, parameters["target"], table) if offer.predicts else ""
@@ -109,7 +109,7 @@ def read(data: Dataset, table: str, parameters: Mapping[str, Any]) -> TrainingRe
 
 
 def _named(terms: Mapping[str, Expression], word: str, table: str) -> str:
-    """A column under the name that the schema gives it."""
+    """Return a column as the schema spells it."""
     if word in terms:
         return word
     found = [name for name in terms if name.lower() == word.lower()]
@@ -123,7 +123,7 @@ def _number(term: Expression) -> bool:
 
 
 def _listed(term: Expression) -> bool:
-    """Whether it has a short public list of values: categories, yes and no, or few whole numbers."""
+    """Return True if it has a short public list of values: categories, yes and no, or few whole numbers."""
     if term.type not in ("text", "integer", "boolean"):
         return False
     values = term.domain() or ()
@@ -131,7 +131,7 @@ def _listed(term: Expression) -> bool:
 
 
 def _fits(offer: Offer, term: Expression) -> bool:
-    """Whether a column is a feature unless somebody says otherwise."""
+    """Return True if a column is a feature by default."""
     if _number(term):
         return offer.takes != "values" and (offer.missing or not term.nullable)
     return offer.takes != "numbers" and _listed(term)

@@ -1,4 +1,4 @@
-"""A fitted model as numbers and pictures for its page. Everything here follows from what was released."""
+"""Fitted model as numbers and charts for its page. Everything here follows from released data."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -16,9 +16,9 @@ _MOST_BARS = 60
 
 
 def card(model: Any, asked: TrainingRequest) -> dict[str, Any]:
-    """What a page shows of a model; plain JSON.
+    """Return what a page shows of a model; plain JSON.
 
-    `columns` are pictures (a name, a sentence and bars), `coefficients` a table.
+    `columns` are charts (a name, a sentence and bars), `coefficients` a table.
     """
     known = audited(asked.offer.name)
     classes = [_word(one) for one in getattr(model, "classes_", ())]
@@ -39,7 +39,7 @@ def card(model: Any, asked: TrainingRequest) -> dict[str, Any]:
 
 
 def _coefficients(model: Any, asked: TrainingRequest, classes: Sequence[str]) -> list[dict[str, Any]]:
-    """Coefficients with intervals where there are standard errors; components of a PCA; centres of clusters."""
+    """Return coefficients, with intervals where there are standard errors; components of a PCA; cluster centres."""
     names = [str(one) for one in getattr(model, "feature_names_in_", ())]
     if hasattr(model, "coef_") and asked.offer.predicts:
         rows = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
@@ -90,7 +90,7 @@ def _pictures(model: Any, asked: TrainingRequest, classes: Sequence[str]) -> lis
 
 
 def _effects(model: Any, names: Sequence[str], asked: TrainingRequest) -> list[dict[str, Any]]:
-    """Coefficients times the width of their column: comparable, whatever the units."""
+    """Return coefficients times the width of their column, which are comparable across units."""
     values = np.ravel(model.coef_).tolist()
     errors = getattr(model, "standard_errors_", None)
     sure = [None] * len(values) if errors is None else np.ravel(errors)[: len(values)].tolist()

@@ -1,4 +1,4 @@
-"""The fit itself: a rehearsal on nobody, then one charge that pays for the model and for its evaluation."""
+"""Training: a rehearsal on empty tables, then one charge that pays for the model and for its evaluation."""
 
 import itertools
 import math
@@ -24,26 +24,26 @@ __all__ = ["carry_out", "expected", "rehearse"]
 
 
 class _Noted(DryRun):
-    """A rehearsal that keeps the noise of each step."""
+    """Rehearsal that records the noise of each step."""
 
     def __init__(self) -> None:
         super().__init__()
         self.laws: list[Any] = []
 
     def release(self, look: Any, mechanism: Any) -> Any:
-        """One step on nobody."""
+        """Run one step on empty tables."""
         self.laws.append(mechanism)
         return super().release(look, mechanism)
 
 
 @dataclass(slots=True)
 class _Watched(BudgetPart):
-    """A meter that tells when a step is done."""
+    """Meter that reports each finished step."""
 
     told: Callable[[], None] = lambda: None
 
     def release(self, look: Any, mechanism: Any) -> Any:
-        """One step.
+        """Run one step.
 
         Privacy: as the meter behind it.
         """
@@ -53,12 +53,12 @@ class _Watched(BudgetPart):
 
 
 def rehearse(data: Dataset, asked: TrainingRequest) -> list[Any]:
-    """Do all of it with nobody in the tables, so that whatever is wrong with the request is told before a charge.
+    """Run all steps on empty tables, so that every problem with the request is reported before a charge.
 
     Returns:
         the noise of every step, in order; those of an evaluation last.
 
-    Privacy: no row is read: the engine behind it has none, and does not know where any are.
+    Privacy: no row is read: the engine has none, and no access to any.
     """
     meter, empty = _Noted(), nobody(data)
     with paying(meter):
@@ -76,13 +76,13 @@ def rehearse(data: Dataset, asked: TrainingRequest) -> list[Any]:
 def carry_out(
     data: Dataset, asked: TrainingRequest, steps: int, progress: Progress
 ) -> tuple[Any, Evaluation | None, Receipt]:
-    """Charge, learn, and try the model on the people held back.
+    """Charge, fit, and evaluate the model on the units held out.
 
     Args:
-        steps: about how many there will be, from the rehearsal.
+        steps: the approximate number of steps, from the rehearsal.
 
-    Privacy: the spend, for the unit of the dataset, charged to the dataset and to whoever asks in one entry. People
-        held back are not learned from, and all others are not tried on.
+    Privacy: the spend, for the unit of the dataset, charged to the dataset and to the user in one entry. Units held
+        out are not used for the fit, and all others are not used for the evaluation.
     """
     learned, held = sides(data, HELD_BACK) if asked.share else (data, None)
     done = itertools.count(1)
@@ -142,7 +142,7 @@ def _trial(data: Any, asked: TrainingRequest) -> Trial:
 
 
 def expected(data: Dataset, asked: TrainingRequest, laws: list[Any]) -> tuple[list[tuple[str, str]], list[str]]:
-    """The errors that theory lets expect, at 95 %, and what to keep in mind."""
+    """Return the errors expected in theory, at 95 %, and notes."""
     relation = data.relation(asked.table, asked.features)
     hint = data.schema.tables[asked.table].rows
     rows = None if hint is None else hint * (1 - 1 / HELD_BACK if asked.share else 1)
@@ -185,7 +185,7 @@ def expected(data: Dataset, asked: TrainingRequest, laws: list[Any]) -> tuple[li
 
 
 def _coefficients(asked: TrainingRequest, laws: list[Any], rows: float, whole: int) -> list[tuple[str, str]]:
-    """What noise on X'y does to each coefficient: noise / (rows · variance), in the units of the data."""
+    """Return the effect of noise on X'y on each coefficient: noise / (rows · variance), in the units of the data."""
     from cloister.learn.linear_model.engine_moments import ONE
 
     goal = asked.terms[asked.target]
