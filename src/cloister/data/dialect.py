@@ -11,7 +11,22 @@ from typing import Any, Literal
 
 from sqlglot import exp
 
-__all__ = ["Family", "Dialect", "decimals", "family", "dialect_of", "is_text"]
+__all__ = [
+    "Family",
+    "Dialect",
+    "decimals",
+    "family",
+    "dialect_of",
+    "is_text",
+    "as_double",
+    "canonical",
+    "greatest_of",
+    "least_of",
+    "literal",
+    "near_zero",
+    "rounded_near_zero",
+    "verbatim",
+]
 
 
 # Small pieces of SQL that every engine reads the same: constants, casts, LEAST and GREATEST.

@@ -36,7 +36,7 @@ from cloister.privacy.ledger.store import open_store
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
 
-__all__ = ["StatementLine", "Mine", "Statement", "Sum", "for_owner", "for_user", "only", "share"]
+__all__ = ["StatementLine", "Mine", "Statement", "Sum", "for_owner", "for_user", "only", "share", "analyst"]
 
 
 # Charges by account, from the ledger's signed entries; each read continues where the last one stopped.

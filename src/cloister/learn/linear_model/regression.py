@@ -38,7 +38,7 @@ from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms.wishart import wishart
 
-__all__ = ["LinearRegression"]
+__all__ = ["LinearRegression", "Ridge"]
 
 _SOLVERS: dict[str, Callable[[Moments, Floats], Fit]] = {
     "moments": solve,

@@ -33,7 +33,7 @@ from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above
 
-__all__ = ["MixedNB"]
+__all__ = ["MixedNB", "CategoricalNB"]
 
 Floats = NDArray[np.float64]
 _FINDING = Fraction(1, 10)

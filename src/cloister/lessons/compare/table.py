@@ -17,7 +17,7 @@ from cloister.privacy.loss import Loss, epsilon
 from cloister.privacy.mechanisms import KaryResponse, Laplace
 from cloister.privacy.noise import Source
 
-__all__ = ["ExerciseTable", "read_lesson"]
+__all__ = ["ExerciseTable", "read_lesson", "read_file"]
 
 
 # Tables for the exercise: a CSV or Parquet file, or the demo's hospital.

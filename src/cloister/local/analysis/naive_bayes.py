@@ -23,7 +23,7 @@ try:
 except ImportError:
     raise MissingExtra("naive Bayes is a scikit-learn estimator: pip install 'cloister[learn]'.") from None
 
-__all__ = ["LocalNaiveBayes"]
+__all__ = ["LocalNaiveBayes", "Beliefs", "conditional"]
 
 
 # From noisy shares to class-conditional probabilities. Post-processing throughout.

@@ -21,7 +21,7 @@ from cloister.privacy.errors import BadInput, NotPrivate
 from cloister.privacy.mechanisms.checks import confidence_left
 from cloister.privacy.number import Number
 
-__all__ = ["MeanEstimate", "estimate", "mean_interval"]
+__all__ = ["MeanEstimate", "estimate", "mean_interval", "pooled", "uneven"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from cloister.local.base.counts import valid
 from cloister.local.base.oracle import Oracle, Reports
 
-__all__ = ["encode"]
+__all__ = ["encode", "decode"]
 
 
 # From received bytes to rows that can be counted; the rest is refused and counted.

@@ -20,7 +20,7 @@ from cloister.privacy.mechanisms.rounding import log_above
 from cloister.privacy.noise.source import Source
 from cloister.privacy.number import Number, exp_down, rational
 
-__all__ = ["DirectEncoding"]
+__all__ = ["DirectEncoding", "RandomisedResponse"]
 
 
 # Randomised response: a yes-or-no answer with deniability.

@@ -18,7 +18,7 @@ from cloister.privacy.loss import Loss
 from cloister.privacy.noise.source import Source
 from cloister.privacy.number import exp_down
 
-__all__ = ["Duchi", "bit_part", "rise_of"]
+__all__ = ["Duchi", "bit_part", "rise_of", "leaning"]
 
 
 @dataclass(frozen=True, slots=True)

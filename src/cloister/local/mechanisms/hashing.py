@@ -20,7 +20,7 @@ from cloister.privacy.loss import Loss
 from cloister.privacy.noise.source import Source
 from cloister.privacy.number import exp_down
 
-__all__ = ["LocalHashing", "best_buckets", "digits_for", "is_prime", "lie_for"]
+__all__ = ["LocalHashing", "best_buckets", "digits_for", "is_prime", "lie_for", "products", "supports"]
 
 # The collector counts every possible (hash, bucket) pair in one table of at most this size, and passes over it
 # digits · buckets times.

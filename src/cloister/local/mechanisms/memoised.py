@@ -30,7 +30,7 @@ from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms.rounding import ratio_within
 from cloister.privacy.noise.source import Source
 
-__all__ = ["Encoding", "Memoised"]
+__all__ = ["Encoding", "Memoised", "again"]
 
 Encoding = Literal["direct", "unary"]
 # Binary digits of the second layer's coin for bits: each costs a random bit for every bit sent.

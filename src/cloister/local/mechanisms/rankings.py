@@ -30,7 +30,7 @@ from cloister.privacy.errors import BadCandidates, BadInput, NotPrivate
 from cloister.privacy.mechanisms.checks import confidence_left
 from cloister.privacy.noise.source import Source
 
-__all__ = ["ItemAtPlace", "PairOrder"]
+__all__ = ["ItemAtPlace", "PairOrder", "RankingEstimate"]
 
 # The pairs of more items would fill a table of millions.
 _LARGEST = 1 << 10

@@ -19,7 +19,7 @@ from cloister.privacy.loss import Loss
 from cloister.privacy.noise.source import Source
 from cloister.privacy.number import exp_down
 
-__all__ = ["OneOfSet", "SetBits", "count_sets", "read_most", "sets_of"]
+__all__ = ["OneOfSet", "SetBits", "count_sets", "read_most", "sets_of", "read_sets"]
 
 _LARGEST = 1 << 20
 # The thresholds of SetBits are exact numbers of `most` times some ten bits.

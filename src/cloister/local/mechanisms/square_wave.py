@@ -27,7 +27,7 @@ from cloister.local.base.oracle import Floats
 from cloister.privacy.errors import BadInput, NotPrivate
 from cloister.privacy.mechanisms.checks import confidence_left
 
-__all__ = ["SquareWave"]
+__all__ = ["SquareWave", "DistributionEstimate", "mean_of"]
 
 # Reports are finer than values, so that a window begins and ends at the right places.
 _REACH = 256

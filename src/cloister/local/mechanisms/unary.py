@@ -29,7 +29,15 @@ from cloister.privacy.loss import Loss
 from cloister.privacy.noise.source import Source
 from cloister.privacy.number import Number, exp_down, rational, show
 
-__all__ = ["UnaryEncoding", "bits_law", "bits_ratio", "check_bits", "optimised_bits", "symmetric_bits"]
+__all__ = [
+    "UnaryEncoding",
+    "bits_law",
+    "bits_ratio",
+    "check_bits",
+    "optimised_bits",
+    "symmetric_bits",
+    "ThresholdEncoding",
+]
 
 _LARGEST = 1 << 20
 

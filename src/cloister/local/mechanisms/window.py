@@ -16,7 +16,7 @@ from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.privacy.noise.source import Source
 
-__all__ = ["Windowed", "fitting"]
+__all__ = ["Windowed", "fitting", "windowed"]
 
 
 @dataclass(frozen=True, slots=True)

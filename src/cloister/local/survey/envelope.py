@@ -28,7 +28,7 @@ from cloister.local.base.wire import encode
 from cloister.privacy.errors import BadName
 from cloister.privacy.noise.source import SYSTEM, Source
 
-__all__ = ["ID_BYTES", "VERSION", "canonical", "check_question", "pack", "text_of", "unpack"]
+__all__ = ["ID_BYTES", "VERSION", "canonical", "check_question", "pack", "text_of", "unpack", "seal"]
 
 VERSION = 1
 ID_BYTES = 16

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 from cloister.local.base.coins import uniform
 from cloister.privacy.noise.source import SYSTEM, Source
 
-__all__ = ["FormAnswer", "Form", "Maker", "FormQuestion", "form_of"]
+__all__ = ["FormAnswer", "Form", "Maker", "FormQuestion", "form_of", "answer"]
 
 About = Literal["class", "joint", "numbers", "squares"]
 Maker = Callable[[int, Loss], Oracle]

@@ -10,7 +10,7 @@ from cloister.privacy.errors import BadLoss, WrongMeasure
 from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.number import Number, exp_down, log_up, rounded_up
 
-__all__ = ["ZcdpAccountant"]
+__all__ = ["ZcdpAccountant", "PureAccountant"]
 
 
 # Pure privacy: epsilons add.

@@ -16,7 +16,7 @@ from cloister.synth.options import check_names
 from cloister.synth.output.table import SyntheticTable
 from cloister.synth.run import GeneratorResult, Progress, synthesise
 
-__all__ = ["m_way", "marginal_of"]
+__all__ = ["m_way", "marginal_of", "one_column", "two_way"]
 
 
 def m_way(

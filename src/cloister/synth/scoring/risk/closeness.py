@@ -14,7 +14,7 @@ from cloister.synth.scoring.report.interval import Interval
 from cloister.synth.scoring.risk.membership import area
 from cloister.synth.scoring.rows import EncodedRows, Floats, Integers, ScoreRows
 
-__all__ = ["Closeness", "compare_closeness"]
+__all__ = ["Closeness", "compare_closeness", "closest", "encoded", "width"]
 
 
 # The distance to the closest row, for tables of mixed columns, by matrix products.

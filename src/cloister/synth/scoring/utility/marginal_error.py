@@ -17,7 +17,16 @@ from numpy.typing import NDArray
 from cloister.synth.scoring.report.interval import Interval, mean_of
 from cloister.synth.scoring.rows import EncodedRows, Floats, Integers, ScoreRows
 
-__all__ = ["MarginalErrors", "cells", "choose_columns", "frames", "half_l1", "marginal_errors"]
+__all__ = [
+    "MarginalErrors",
+    "cells",
+    "choose_columns",
+    "frames",
+    "half_l1",
+    "marginal_errors",
+    "RangeErrors",
+    "range_errors",
+]
 
 
 # Range queries: the share of rows in a box of one to three columns, real against synthetic.
