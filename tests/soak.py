@@ -32,7 +32,7 @@ def few(examples: int, *strategies: Any) -> Callable[[Callable[..., None]], Call
     return decorate
 
 
-def soak(check: Callable[..., None], *strategies: Any) -> None:
+def soak(check: Callable[..., Any], *strategies: Any) -> None:
     """The same property with ever new examples until the time is up. Its failure names the seed."""
     ends, round_ = time.monotonic() + SECONDS, int(os.environ.get("CLOISTER_SOAK_SEED", str(time.time_ns() % 10**6)))
     limits = settings(
@@ -42,9 +42,13 @@ def soak(check: Callable[..., None], *strategies: Any) -> None:
         suppress_health_check=_QUIET,
         phases=[Phase.generate, Phase.shrink],
     )
+
+    def checked(drawn: tuple[Any, ...]) -> None:  # hypothesis refuses properties that return something
+        check(*drawn)
+
     while time.monotonic() < ends:
         try:
-            seed(round_)(limits(given(*strategies)(check)))()
+            seed(round_)(limits(given(st.tuples(*strategies))(checked)))()
         except BaseException as error:
             error.add_note(f"CLOISTER_SOAK_SEED={round_}")
             raise

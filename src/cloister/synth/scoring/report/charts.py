@@ -41,7 +41,7 @@ _FONT = "Arial, Liberation Sans, Helvetica, sans-serif"
 _WIDTH = 330
 Point = dict[str, Any]
 Kinds = Mapping[str, str]
-"""What is compared, in words, and the name of its colour."""
+"""Label of a compared table, and the name of its colour."""
 
 
 def altair() -> Any:

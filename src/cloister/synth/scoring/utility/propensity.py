@@ -29,7 +29,7 @@ _SHUFFLES = 5
 
 @dataclass(frozen=True, slots=True)
 class Propensity:
-    """How well a model distinguishes two tables.
+    """Propensity-score error (pMSE) of a model that distinguishes two tables.
 
     Attributes:
         model: the model used.
