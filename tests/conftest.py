@@ -4,6 +4,7 @@ With `--dist loadgroup` the tests of one file run on one worker, so that fixture
 test that uses `spark` runs on one worker, so that Spark starts once.
 """
 
+import gc
 import os
 
 # One thread for each worker, before numpy loads: threads of several workers that share the cores slow each other down.
@@ -22,19 +23,64 @@ from _pytest import nodes, runner
 
 # Files of long tests: `make test` runs the first setting of each test in them, `make long` the further ones.
 _LONG = {
+    "browser/test_books.py",
+    "browser/test_pages.py",
+    "browser/test_query.py",
+    "browser/test_synth.py",
+    "browser/test_train.py",
     "e2e/test_conformance.py",
+    "e2e/test_engines.py",
+    "e2e/test_hub_kill.py",
     "e2e/test_hub_matrix.py",
+    "e2e/test_hub_threats.py",
+    "e2e/test_internal_names.py",
+    "e2e/test_learn_engines.py",
+    "e2e/test_own_rows_alone.py",
+    "e2e/test_summaries.py",
+    "hub/test_connect_swaps.py",
+    "hub/test_web_limits.py",
     "property/test_errors_keep_secrets.py",
     "property/test_frames_read_alike.py",
+    "property/test_learn_neighbours.py",
+    "property/test_neighbours_look_alike.py",
+    "property/test_query_answers.py",
+    "statistical/test_broken_twins.py",
     "statistical/test_learn_canaries.py",
+    "statistical/test_learn_faults.py",
     "statistical/test_learn_logistic_audit.py",
     "statistical/test_learn_moments_audit.py",
     "statistical/test_learn_replay.py",
     "statistical/test_learn_tables_audit.py",
+    "statistical/test_learn_textbook_audit.py",
     "statistical/test_learn_trees_audit.py",
+    "statistical/test_local_more.py",
     "statistical/test_local_samples.py",
+    "statistical/test_mechanism_audits.py",
+    "statistical/test_query_audits.py",
     "statistical/test_query_coverage.py",
+    "statistical/test_synth_audit.py",
+    "statistical/test_synth_faults.py",
     "statistical/test_synth_replay.py",
+    "unit/test_accounting_oracles.py",
+    "unit/test_frames.py",
+    "unit/test_learn_evaluation.py",
+    "unit/test_learn_forecast.py",
+    "unit/test_learn_logistic.py",
+    "unit/test_learn_score.py",
+    "unit/test_learn_select.py",
+    "unit/test_learn_sklearn.py",
+    "unit/test_learn_tables.py",
+    "unit/test_learn_wrappers.py",
+    "unit/test_local_intervals.py",
+    "unit/test_local_javascript_law.py",
+    "unit/test_local_scores.py",
+    "unit/test_synth_attacks.py",
+    "unit/test_synth_choices.py",
+    "unit/test_synth_contract.py",
+    "unit/test_synth_generators.py",
+    "unit/test_synth_looks.py",
+    "unit/test_synth_mggm.py",
+    "unit/test_synth_wide.py",
 }
 _ON_DEMAND = ("soak", "long")
 
@@ -66,6 +112,12 @@ def pytest_collection_modifyitems(config, items):
         if grouped != item.nodeid and hasattr(nodes, "coerce_node_id"):
             item._id = nodes.coerce_node_id(grouped)
     return answer
+
+
+def pytest_collection_finish():
+    """Leave what collection made out of the garbage collector's rounds: 12,000 tests are millions of objects."""
+    gc.collect()
+    gc.freeze()
 
 
 _SLOW_FIRST = ("e2e", "statistical", "docs", "browser", "property")

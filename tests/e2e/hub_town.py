@@ -5,6 +5,7 @@ Two sets of things exist, and a third does not: `visits` belongs to the hospital
 there. Whoever may not know of a thing must not be able to tell it from one that is not there.
 """
 
+import atexit
 import base64
 import csv
 import hashlib
@@ -14,8 +15,11 @@ import random
 import re
 import shutil
 import sqlite3
+import tempfile
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
@@ -315,10 +319,34 @@ def rows_of_salaries(people=300):
     ).encode()
 
 
+_USUAL = {"requests_per_minute": 10**9, "country": "DE", "login_tries": 5, "survey_batch": 1}
+
+
+@cache
+def _template():
+    """Build the town that others are copied from, once in each process."""
+    folder = Path(tempfile.mkdtemp(prefix="town-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    town = build(folder / "hub")
+    town.hub.close()
+    return town
+
+
+def copied(folder, **settings):
+    """Open a copy of the town in a folder, with these settings: a tenth of the work of building one."""
+    kept = _template()
+    shutil.copytree(kept.hub.folder, folder)
+    hub = Hub.open(Settings(folder=folder, **{**_USUAL, **settings}))
+    with hub.database.reading() as session:
+        people = {name: session.get_one(Person, one.id) for name, one in kept.people.items()}
+    web = TestClient(create_app(hub), follow_redirects=False, raise_server_exceptions=False)
+    things = (replace(one) for one in (kept.visits, kept.hidden, kept.nowhere))
+    return Town(hub, people, web, dict(kept.cookies), dict(kept.csrf), dict(kept.tokens), *things)
+
+
 def build(folder, **settings):
     """Make the town in a folder."""
-    settings = {"requests_per_minute": 10**9, "country": "DE", "login_tries": 5, "survey_batch": 1, **settings}
-    hub = Hub.create(Settings(folder=folder, **settings))
+    hub = Hub.create(Settings(folder=folder, **{**_USUAL, **settings}))
     people = {}
     with hub.database.writing() as session:
         places = {place: Organisation(name=place, country="DE") for place, _ in PEOPLE.values()}

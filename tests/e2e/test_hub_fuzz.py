@@ -43,7 +43,7 @@ def fixed(examples):
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory):
-    made = hub_town.build(tmp_path_factory.mktemp("town") / "hub")
+    made = hub_town.copied(tmp_path_factory.mktemp("town") / "hub")
     for who in WHO[1:]:
         made.token(who)
     made.remember()

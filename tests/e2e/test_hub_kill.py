@@ -125,7 +125,7 @@ for case in json.loads(sys.argv[3]):
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
     folder = tmp_path_factory.mktemp("template") / "hub"
-    town = hub_town.build(folder)
+    town = hub_town.copied(folder)
     facts = {"request": town.visits.request, "upload": town.visits.upload}
     for who in ("ada", "owner"):
         facts[who] = town.token(who)

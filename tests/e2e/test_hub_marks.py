@@ -348,7 +348,7 @@ def test_what_does_not_fit_into_memory_fails_and_reaches_no_disk(tmp_path, monke
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     monkeypatch.setenv("TMPDIR", str(scratch))
-    made = hub_town.build(tmp_path / "hub", job_memory="40MB")
+    made = hub_town.copied(tmp_path / "hub", job_memory="40MB")
     try:
         lines = (f"p{i},surgery,{i % 90},1.5,{MARKS['text']}-{i:040d}-{'x' * 80}" for i in range(300_000))
         raw = "\n".join(["patient,ward,age,cost,comment", *lines, ""]).encode()

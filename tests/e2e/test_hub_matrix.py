@@ -352,7 +352,7 @@ def town(tmp_path_factory):
     place = tmp_path_factory.mktemp("town")
     for name in ("hospital", "clinic"):
         (place / name).mkdir()
-    made = hub_town.build(
+    made = hub_town.copied(
         place / "hub",
         connect_folders=f"Hospital={place / 'hospital'}, Clinic={place / 'clinic'}",
         connect_hosts="Hospital=db.hospital.example:5432, Clinic=db.clinic.example:5432",

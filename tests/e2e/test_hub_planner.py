@@ -32,7 +32,7 @@ SLOW = {"method": "mixture", "table": "visits", "bins": "256", "spend": "rho 0.0
 def served(tmp_path_factory, request):
     """A hub that is served, with so many seconds for a plan."""
     folder = tmp_path_factory.mktemp("planner") / "hub"
-    town = hub_town.build(folder)
+    town = hub_town.copied(folder)
     tokens = {who: town.token(who) for who in ("ada", "cleo")}
     town.hub.close()
     with socket.socket() as free:

@@ -48,7 +48,7 @@ PURPOSE = {"purpose": "health-research"}
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """A town for attacks that leave no trace, or are taken back."""
-    made = hub_town.build(tmp_path_factory.mktemp("town") / "hub")
+    made = hub_town.copied(tmp_path_factory.mktemp("town") / "hub")
     for who in ("ada", "cleo", "owner"):
         made.token(who)
     made.remember()
@@ -59,7 +59,7 @@ def shared(tmp_path_factory):
 @pytest.fixture
 def town(tmp_path):
     """A town of its own, to be broken."""
-    made = hub_town.build(tmp_path / "hub", connect_hosts="Hospital=db.example:5432", login_tries=5)
+    made = hub_town.copied(tmp_path / "hub", connect_hosts="Hospital=db.example:5432", login_tries=5)
     yield made
     made.hub.close()
 
@@ -685,6 +685,7 @@ def test_an_older_policy_cannot_be_put_back_as_the_newest(town):
 
 
 def test_a_budget_raised_in_the_database_does_not_bind_the_ledger(town):
+    assert ask(town, "ada", hub_town.COUNT).status_code == 200  # now the account is open in this process
     with town.hub.database.writing() as session:
         dataset = datasets.find(session, "visits")
         dataset.budget = {**dataset.budget, "amount": "1000"}
@@ -692,6 +693,15 @@ def test_a_budget_raised_in_the_database_does_not_bind_the_ledger(town):
     assert town.work() == ["refused"]
     (problem,) = town.rows(sa.select(Job.problem).where(Job.state == "refused"))
     assert "A budget never changes" in problem
+
+
+def test_a_hub_that_is_started_with_a_raised_budget_plans_nothing(town):
+    with town.hub.database.writing() as session:
+        dataset = datasets.find(session, "visits")
+        dataset.budget = {**dataset.budget, "amount": "1000"}
+    answer = ask(town, "ada", "SELECT SUM(age) AS s FROM visits", do="jobs")
+    assert answer.status_code == 422
+    assert "A budget never changes" in answer.json()["message"]
 
 
 def test_a_persons_limit_holds_when_the_database_has_forgotten_what_they_spent(town):

@@ -14,6 +14,8 @@ from alembic.migration import MigrationContext
 from cloister.hub.core import models
 from cloister.hub.core.database import Base, Database
 
+pytestmark = pytest.mark.usefixtures("real_tables")
+
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def address(request, tmp_path):

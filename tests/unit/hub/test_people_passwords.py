@@ -10,6 +10,8 @@ from cloister.hub.core.settings import Settings
 from cloister.hub.users import passwords, rate_limits
 from cloister.privacy.errors import BadForm, TooMany
 
+pytestmark = pytest.mark.usefixtures("real_hashes")
+
 GOOD = "four plain words here"
 
 
