@@ -5,7 +5,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
-PARALLEL := --numprocesses auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder
+# Half as many workers again as cores: tests of servers and browsers wait a third of their time.
+WORKERS := $(shell $(PYTHON) -c 'import os; print(min(8, len(os.sched_getaffinity(0)) * 3 // 2))')
+PARALLEL := --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder
 BENCHMARKS = $(filter-out benchmarks/report.py benchmarks/charts.py,$(sort $(wildcard benchmarks/*.py)))
 
 # Without cached bytecode every import costs two to four times as much.

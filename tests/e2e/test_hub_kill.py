@@ -295,6 +295,7 @@ def reserves(hub):
     return Counter(one["request"] for one in rows if one["kind"] == "reserve")
 
 
+@pytest.mark.long
 def test_a_server_killed_again_and_again_loses_no_work_and_charges_none_twice(template, tmp_path):
     folder = tmp_path / "hub"
     shutil.copytree(template[0], folder)

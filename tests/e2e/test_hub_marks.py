@@ -122,12 +122,14 @@ def logs():
     root.setLevel(before)
 
 
-@pytest.fixture(scope="module")
-def town(tmp_path_factory, logs):
+@pytest.fixture(scope="module", params=["three visitors", "every visitor"])
+def town(tmp_path_factory, logs, request):
     place = tmp_path_factory.mktemp("marks")
     made = hub_town.build(
         place / "hub", mail_folder=str(place / "mail"), metrics_token="numbers", connect_hosts="Hospital=localhost:9"
     )
+    everybody = (*sorted(set(hub_town.VISITORS) - {"owner"}), *matrix.STRANGERS)
+    made.visitors = ("ada", "ben", "stranger") if request.param == "three visitors" else everybody
     yield made
     made.hub.close()
 
@@ -190,7 +192,7 @@ def _drive(town):
                 answers.append(town.call(who, "GET", f"/api/jobs/{job.id}{after}"))
     town.remember()
     for key in matrix.TABLE:
-        for who in (*sorted(set(hub_town.VISITORS) - {"owner"}), *matrix.STRANGERS):
+        for who in town.visitors:
             answers.append(matrix.request(town, who, key, "visits"))
         town.restore()
     return answers
@@ -348,7 +350,7 @@ def test_what_does_not_fit_into_memory_fails_and_reaches_no_disk(tmp_path, monke
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     monkeypatch.setenv("TMPDIR", str(scratch))
-    made = hub_town.copied(tmp_path / "hub", job_memory="40MB")
+    made = hub_town.build(tmp_path / "hub", job_memory="40MB")
     try:
         lines = (f"p{i},surgery,{i % 90},1.5,{MARKS['text']}-{i:040d}-{'x' * 80}" for i in range(300_000))
         raw = "\n".join(["patient,ward,age,cost,comment", *lines, ""]).encode()

@@ -300,12 +300,14 @@ def test_terms_that_were_wrong_hold_in_postgres(text: str, source: str, postgres
     holds(postgres_rows, text, source)
 
 
-def test_terms_hold_in_duckdb(duckdb_rows: Dataset) -> None:
-    few(120, randoms)(lambda random: check(random, duckdb_rows))()
+@pytest.mark.parametrize("cases", [40, 160])
+def test_terms_hold_in_duckdb(cases: int, duckdb_rows: Dataset) -> None:
+    few(cases, randoms)(lambda random: check(random, duckdb_rows))()
 
 
-def test_terms_hold_in_postgres(postgres_rows: Dataset) -> None:
-    few(120, randoms)(lambda random: check(random, postgres_rows))()
+@pytest.mark.parametrize("cases", [40, 160])
+def test_terms_hold_in_postgres(cases: int, postgres_rows: Dataset) -> None:
+    few(cases, randoms)(lambda random: check(random, postgres_rows))()
 
 
 @soaked
