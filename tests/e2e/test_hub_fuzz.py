@@ -5,24 +5,19 @@ the door; the texts that people type (SQL, YAML, losses) are fuzzed apart, since
 texts.
 """
 
-import importlib.util
 import json
 import logging
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from . import hub_town
+
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("ignore::DeprecationWarning:schemathesis")]
 
-_spec = importlib.util.spec_from_file_location("hub_town", Path(__file__).with_name("hub_town.py"))
-hub_town = sys.modules.setdefault("hub_town", importlib.util.module_from_spec(_spec))
-if not hasattr(hub_town, "build"):
-    _spec.loader.exec_module(hub_town)
 
 WHO = ("stranger", "ada", "owner")
 MODES = (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE)

@@ -5,7 +5,6 @@ Workers killed at every state of a job are in test_hub_worker.py.
 """
 
 import http.client
-import importlib.util
 import json
 import os
 import re
@@ -29,13 +28,10 @@ from cloister.hub.core.models import Dataset, Decision, Job, Policy, Request, Up
 from cloister.hub.core.settings import Settings
 from cloister.privacy.loss import Loss
 
+from . import hub_town
+
 pytestmark = pytest.mark.e2e
 
-_here = Path(__file__).parent
-_spec = importlib.util.spec_from_file_location("hub_town", _here / "hub_town.py")
-hub_town = sys.modules.setdefault("hub_town", importlib.util.module_from_spec(_spec))
-if not hasattr(hub_town, "build"):
-    _spec.loader.exec_module(hub_town)
 
 WORK = {"form": {"sql": "SELECT COUNT(*) AS n FROM visits", "spend": "rho 0.01"}, "purpose": "health-research"}
 POLICY = (

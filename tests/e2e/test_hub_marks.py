@@ -4,12 +4,10 @@ every answer, cookie, log line, table, file, e-mail, export, number and copy is 
 The owner's own look at values is the exception; it also shows that the search would find a mark.
 """
 
-import importlib.util
 import io
 import logging
 import re
 import struct
-import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -31,19 +29,11 @@ from cloister.hub.ops.backup import backup, opened
 from cloister.privacy.errors import EngineFailed
 from cloister.privacy.loss import rho
 
+from . import hub_town
+from . import test_hub_matrix as matrix
+
 pytestmark = pytest.mark.e2e
 
-
-def load(name):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = sys.modules.setdefault(name, importlib.util.module_from_spec(spec))
-    if "__file__" not in module.__dict__ or not hasattr(module, "pytestmark" if "test" in name else "build"):
-        spec.loader.exec_module(module)
-    return module
-
-
-hub_town = load("hub_town")
-matrix = load("test_hub_matrix")
 
 SECRETS = {  # of a connection that fails
     "password": "pw-Vbn-66120",

@@ -3,13 +3,10 @@
 The routes are taken from the application, so a new one without a line in the table below fails the first test.
 """
 
-import importlib.util
 import re
-import sys
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -20,12 +17,10 @@ from cloister.hub.surveys import survey as surveys
 from cloister.hub.users import totp
 from cloister.privacy.errors import BadForm
 
+from . import hub_town
+
 pytestmark = pytest.mark.e2e
 
-_spec = importlib.util.spec_from_file_location("hub_town", Path(__file__).with_name("hub_town.py"))
-hub_town = sys.modules.setdefault("hub_town", importlib.util.module_from_spec(_spec))
-if not hasattr(hub_town, "build"):
-    _spec.loader.exec_module(hub_town)
 
 EVERYBODY = frozenset(hub_town.VISITORS)
 NOBODY = frozenset()

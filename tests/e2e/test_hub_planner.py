@@ -1,7 +1,6 @@
 """Plans are made in child processes with limits, through a hub that is really served."""
 
 import http.client
-import importlib.util
 import json
 import os
 import signal
@@ -18,10 +17,8 @@ import pytest
 from cloister.hub.core.settings import Settings
 from cloister.hub.ops.serve import environment_of
 
-_SPEC = importlib.util.spec_from_file_location("hub_town", Path(__file__).with_name("hub_town.py"))
-hub_town = sys.modules.setdefault("hub_town", importlib.util.module_from_spec(_SPEC))
-if not hasattr(hub_town, "build"):
-    _SPEC.loader.exec_module(hub_town)
+from . import hub_town
+
 SECONDS = 3  # a plan of a COUNT takes a tenth of that on a busy machine
 
 

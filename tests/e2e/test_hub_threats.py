@@ -1,14 +1,12 @@
 """Attacks on a hub, one by one: what somebody tries, and that it does not work. docs/promises/hub.md lists them."""
 
 import gzip
-import importlib.util
 import itertools
 import re
 import shutil
 import socket
 import sqlite3
 import statistics
-import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -29,19 +27,11 @@ from cloister.hub.web.security import CONTENT_SECURITY_POLICY
 from cloister.privacy.errors import RolledBack
 from cloister.privacy.loss import rho
 
+from . import hub_town
+from . import test_hub_matrix as matrix
+
 pytestmark = pytest.mark.e2e
 
-
-def load(name, word):
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    module = sys.modules.setdefault(name, importlib.util.module_from_spec(spec))
-    if not hasattr(module, word):
-        spec.loader.exec_module(module)
-    return module
-
-
-hub_town = load("hub_town", "build")
-matrix = load("test_hub_matrix", "TABLE")
 
 PURPOSE = {"purpose": "health-research"}
 
