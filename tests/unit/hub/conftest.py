@@ -183,7 +183,8 @@ def _quick_hubs(tmp_path_factory):
 
     def migrate(self):
         if self.engine.dialect.name != "sqlite" or sa.inspect(self.engine).get_table_names():
-            return _MIGRATE(self)
+            _MIGRATE(self)
+            return
         with template.engine.connect() as whole, self.engine.connect() as empty:
             whole.connection.driver_connection.backup(empty.connection.driver_connection)
 
