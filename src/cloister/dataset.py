@@ -26,12 +26,11 @@ from cloister.data.tables import Tables, open_tables
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadLoss, BadProbability, BadSchema, OverBudget, QueryRefused
 from cloister.privacy.ledger import Account, Ledger
-from cloister.privacy.loss import Loss, check_loss
+from cloister.privacy.loss import Loss, Unit, check_loss
 from cloister.privacy.measure import measure
 from cloister.privacy.noise import Source
 from cloister.privacy.number import Number, rational, show
 from cloister.privacy.release import Release
-from cloister.privacy.unit import Unit
 from cloister.query.accuracy import cheapest
 from cloister.query.analyst import Analyst
 from cloister.query.answer import Answer

@@ -21,8 +21,7 @@ from cloister.data.hospital import WARDS, hospital
 from cloister.dataset import open as open_source
 from cloister.privacy.errors import BadLoss, BadNumber, QueryRefused
 from cloister.privacy.ledger import Ledger
-from cloister.privacy.loss import Loss, epsilon, rho
-from cloister.privacy.unit import Unit
+from cloister.privacy.loss import Loss, Unit, epsilon, rho
 from cloister.query.answer import Answer
 from cloister.query.display import answer_table, show_answer
 from cloister.query.shell import parse_loss

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cloister.privacy.noise import SeededSource, gaussian, laplace, scalar
 from cloister.privacy.noise.bernoulli_exp import below_exp, split_ratio
-from cloister.privacy.noise.lazy_uniform import Toss, exp_bounds
+from cloister.privacy.noise.scalar import Toss, exp_bounds
 from cloister.privacy.noise.source import Source
 
 ratios = st.tuples(st.integers(0, 2**61), st.integers(1, 2**61)).filter(lambda r: r[0] < 60 * r[1])

@@ -15,9 +15,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from cloister.privacy.errors import BadForm, BadLoss, CloisterError
-from cloister.privacy.loss import Loss, Relation, epsilon, rho
+from cloister.privacy.loss import Loss, Relation, Unit, epsilon, rho
 from cloister.privacy.receipt import Receipt
-from cloister.privacy.unit import Unit
 from cloister.query.answer import Answer
 
 __all__ = [

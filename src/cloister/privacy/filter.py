@@ -15,13 +15,12 @@ from typing import Any, TypeVar
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadInput, LookFailed, OverBudget
 from cloister.privacy.ledger import Account
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import ROW, Loss, Unit
 from cloister.privacy.measure import released_text, standing
 from cloister.privacy.mechanisms import Mechanism
 from cloister.privacy.noise import SYSTEM, Source
 from cloister.privacy.number import show
 from cloister.privacy.receipt import Receipt
-from cloister.privacy.unit import ROW, Unit
 from cloister.version import __version__
 
 __all__ = ["PrivacyFilter", "release_steps"]

@@ -15,12 +15,11 @@ import numpy as np
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadInput, LookFailed
 from cloister.privacy.ledger import Account, Charge, Entry
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import ROW, Loss, Unit
 from cloister.privacy.mechanisms import Mechanism, Numeric
 from cloister.privacy.noise import SYSTEM, Source
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.release import Release
-from cloister.privacy.unit import ROW, Unit
 from cloister.version import __version__
 
 __all__ = ["measure", "measure_all", "released_text", "standing"]

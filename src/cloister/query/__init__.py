@@ -2,13 +2,11 @@
 
 In the order of processing:
 
-    sql_text      SQL text, parsed within fixed limits
-    grammar       allow-list of arguments per SQL node, and of names
+    sql_text      SQL text, parsed within fixed limits; allow-lists of arguments per SQL node, and of names
     question      one SELECT split into rows, groups, aggregates, and post-processing of the answer
     from_clause   FROM, JOIN, WHERE, subqueries: one relation in which every row belongs to one unit
     expression    row-wise expressions with their public type and interval: the allow-list of the language
-    aggregate     COUNT, SUM, AVG, …: the statistics each needs, and its estimator
-    statistic     the bounded statistics behind them
+    aggregate     COUNT, SUM, AVG, …: the bounded statistics each needs, and its estimator
     plan          measurements, noise, cost; explain prints it, accuracy finds the smallest loss
     run           charge, read once, add noise, make totals add up
     estimate      from noisy statistics to answers with intervals

@@ -14,10 +14,9 @@ from cloister.data.schema import internal
 from cloister.data.statistics import DistinctPairs, Engine, GroupKey, Sums, integers
 from cloister.privacy import conversion
 from cloister.privacy.errors import BadLoss, RelationMismatch
-from cloister.privacy.loss import Loss, Relation
+from cloister.privacy.loss import Loss, Relation, Unit
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, root_above
 from cloister.privacy.noise import Source
-from cloister.privacy.unit import Unit
 from cloister.query.expression import Expression, told_apart
 from cloister.query.from_clause import SourceRows
 

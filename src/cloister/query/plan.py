@@ -17,7 +17,7 @@ from cloister.data.statistics import DistinctPairs, DistinctUnits, GroupKey, Sum
 from cloister.privacy import conversion
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import QueryRefused
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import Loss, Unit
 from cloister.privacy.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -30,12 +30,11 @@ from cloister.privacy.mechanisms import (
 )
 from cloister.privacy.noise import Source
 from cloister.privacy.number import show
-from cloister.privacy.unit import Unit
+from cloister.query.aggregate import Statistic
 from cloister.query.discovery import Find
 from cloister.query.estimate import FAN_OUT
 from cloister.query.from_clause import SourceRows
 from cloister.query.question import Group, Question
-from cloister.query.statistic import Statistic
 
 __all__ = ["KeptRelease", "Measurement", "Plan", "as_noise", "fitting", "make_plan", "most_found"]
 

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 from cloister.data.schema import Column, Schema, Table
 from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadBounds, BadInput, BadSource, MissingExtra
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import ROW, Loss
 from cloister.privacy.number import rational
-from cloister.privacy.unit import ROW
 from cloister.synth.domain.axis import Axis
 from cloister.synth.domain.cuts import PrivateCuts
 from cloister.synth.domain.domain import read_domain

@@ -28,8 +28,7 @@ import numpy as np
 from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadInput, LookFailed
 from cloister.privacy.ledger import Ledger
-from cloister.privacy.loss import Loss
-from cloister.privacy.unit import ROW, Unit
+from cloister.privacy.loss import ROW, Loss, Unit
 from cloister.synth.domain.domain import Domain, check_rows, read_domain
 from cloister.synth.output.cost import cost_text
 

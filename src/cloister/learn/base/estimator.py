@@ -31,10 +31,9 @@ from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter, release_steps
 from cloister.privacy.ledger import Account, Ledger
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import ROW, Loss, Unit
 from cloister.privacy.noise import SYSTEM, SeededSource, Source
 from cloister.privacy.release import Release
-from cloister.privacy.unit import ROW, Unit
 
 if TYPE_CHECKING:
     from cloister.learn.base.row_source import FetchedTable

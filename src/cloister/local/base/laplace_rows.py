@@ -10,7 +10,7 @@ random bytes in this order, all numbers little-endian:
                    negative, back to 1
 
 A toss reads 8 bytes as 64 binary places of a uniform number, and 8 more below them whenever the bounds of
-`privacy.noise.lazy_uniform.exp_bounds` at so many places do not decide. `laplace.mjs` does the same in JavaScript.
+`privacy.noise.scalar.exp_bounds` at so many places do not decide. `laplace.mjs` does the same in JavaScript.
 
 Several people's draws have the same law but use arrays: faster, and in a different order.
 """

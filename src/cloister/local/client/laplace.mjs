@@ -17,7 +17,7 @@ const KEPT = 4096; // bounds remembered for each scale: those of small scales co
 
 const bitLength = (number) => (number > 0n ? number.toString(2).length : 0);
 
-/** [low, high] with low <= 2^bits e^(-p/q) <= high: the very integers of `privacy/noise/lazy_uniform.py`. */
+/** [low, high] with low <= 2^bits e^(-p/q) <= high: the very integers of `privacy/noise/scalar.py`. */
 export function expBounds(p, q, bits) {
   if (p >= BigInt(bits) * q) return [0n, 1n]; // e^(-bits) < 2^(-bits)
   // e^(-x) = (e^(-x / 2^k))^(2^k) with x / 2^k < 1/16, so the series is short.

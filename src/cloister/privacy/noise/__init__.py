@@ -1,7 +1,7 @@
 """Exact noise: samplers on integers, in reading order.
 
-    source ──► lazy_uniform ──► scalar                                        one draw, Python integers, any size
-       │            │
+    source ──► scalar                                                          one draw, Python integers, any size
+       │          │
        └──► dispatch ──► uniform, bernoulli_exp ──► laplace ──► gaussian       a million draws, int64
                                               └───► selection                  a choice
     grid                                                                       values to integers, before summing

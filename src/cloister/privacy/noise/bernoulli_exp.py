@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cloister.privacy.noise import scalar
 from cloister.privacy.noise.dispatch import Bools, Integers, Whole, draw, pick, read
-from cloister.privacy.noise.lazy_uniform import Toss, exp_bounds
+from cloister.privacy.noise.scalar import Toss, exp_bounds
 from cloister.privacy.noise.source import SYSTEM, Size, Source, words
 
 __all__ = ["BITS", "bernoulli_exp", "below_exp", "coins", "split_ratio"]

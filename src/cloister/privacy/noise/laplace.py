@@ -11,7 +11,7 @@ import numpy as np
 from cloister.privacy.noise import scalar
 from cloister.privacy.noise.bernoulli_exp import below_exp, split_ratio
 from cloister.privacy.noise.dispatch import Bools, Integers, Whole, draw, pick, read, redraw
-from cloister.privacy.noise.lazy_uniform import Toss, exp_bounds
+from cloister.privacy.noise.scalar import Toss, exp_bounds
 from cloister.privacy.noise.source import SYSTEM, Size, Source, words
 from cloister.privacy.noise.uniform import uniform_array
 
