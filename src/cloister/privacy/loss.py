@@ -66,6 +66,33 @@ class Loss:
             raise BadLoss("a loss cannot be negative, and its delta must lie in [0, 1].")
 
     @classmethod
+    def parse(cls, text: str, *, bare: bool = False) -> "Loss":
+        """Read a loss from text; commas and equals signs count as spaces.
+
+        Args:
+            text: a measure and an amount; then, if wanted, a delta and a neighbour relation.
+            bare: whether a number without a measure is an epsilon.
+
+        >>> print(Loss.parse("rho 0.01"), "|", Loss.parse("epsilon 0.5, delta 1e-8"), "|", Loss.parse("0.5", bare=True))
+        rho 0.01 | epsilon 0.5, delta 1e-08 | epsilon 0.5
+        """
+        words = text.lower().replace(",", " ").replace("=", " ").split() if isinstance(text, str) else []
+        relation = Relation.ADD_REMOVE
+        if words and words[-1] in set(Relation):
+            relation = Relation.of(words.pop())
+        if bare and words and words[0] not in ("epsilon", "rho"):
+            words.insert(0, "epsilon")
+        if len(words) not in (2, 4) or words[0] not in ("epsilon", "rho") or words[2:3] not in ([], ["delta"]):
+            ways = (
+                "'epsilon 1, delta 1e-6', or '0.5' for epsilon 0.5"
+                if bare
+                else "'epsilon 0.5' or 'epsilon 0.5 delta 1e-8'"
+            )
+            raise BadLoss(f"{text!r:.60} is no loss. Write 'rho 0.01', {ways}.")
+        make = rho if words[0] == "rho" else epsilon
+        return make(words[1], delta=words[3] if len(words) == 4 else None, relation=relation)
+
+    @classmethod
     def nothing(cls, measure: Measure, relation: Relation = Relation.ADD_REMOVE) -> "Loss":
         """Return a loss of zero, the start of a total."""
         return cls(measure, Fraction(0), relation=relation)
