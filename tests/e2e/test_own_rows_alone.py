@@ -62,7 +62,7 @@ def opened(request, tmp_path):
 
 
 def exact(dataset, sql, secret):
-    dataset._secret = secret
+    dataset.catalog.secret = secret
     (one,) = dataset.plan(sql, spend=cl.rho(1)).measurements
     return [int(n) for n in one.sums.run(dataset.tables.engine)[0]]
 

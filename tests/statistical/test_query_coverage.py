@@ -24,7 +24,8 @@ from cloister.privacy.noise import SeededSource
 from cloister.query import aggregate as need
 from cloister.query.estimate import Estimate
 from cloister.query.plan import Plan
-from cloister.query.run import _estimate, _least_squares, _look
+from cloister.query.postprocess import _least_squares
+from cloister.query.run import _estimate, _look
 
 pytestmark = pytest.mark.statistical
 
