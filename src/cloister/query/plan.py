@@ -29,9 +29,10 @@ from cloister.privacy.mechanisms import (
     same_neighbours,
 )
 from cloister.privacy.noise import Source
+from cloister.query import discovery
 from cloister.query.aggregate import Statistic
 from cloister.query.catalog import Catalog
-from cloister.query.discovery import MOST_CELLS, Find, fitting, most_found, to_find
+from cloister.query.discovery import Find, fitting, most_found, to_find
 from cloister.query.estimate import FAN_OUT
 from cloister.query.from_clause import SourceRows
 from cloister.query.question import Group, Question
@@ -292,9 +293,9 @@ def _check_groups(question: Question) -> None:
         if group.values is None:
             raise QueryRefused(f"the groups of {group.name} are not public. {_ways_out(group)}")
     cells = question.cells
-    if cells > MOST_CELLS:
+    if cells > discovery.MOST_CELLS:
         raise QueryRefused(
-            f"{cells:,} groups are more than the {MOST_CELLS:,} that are answered at once. Group by less."
+            f"{cells:,} groups are more than the {discovery.MOST_CELLS:,} that are answered at once. Group by less."
         )
 
 
@@ -336,7 +337,7 @@ def _measurements(
                 assert need.extra is not None
                 own = _sums(question, (*keys, need.extra), (), unit)
                 sizes = _levels(len(need.extra.values)) if need.kind == "tree" else ()
-                if own.cells > MOST_CELLS:
+                if own.cells > discovery.MOST_CELLS:
                     raise QueryRefused(
                         f"{need.label} in {own.cells:,} cells is too much for one question. Group by less."
                     )
