@@ -14,6 +14,7 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cloister.data.private_data import PrivateData
 from cloister.data.schema import Column, Schema, Table
 from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadBounds, BadInput, BadSource, MissingExtra
@@ -107,7 +108,7 @@ def own_options(method: str, **given: Any) -> dict[str, Any]:
 
 
 def read_bins(
-    data: Any,
+    data: PrivateData,
     method: str,
     bins: int | None,
     cuts: Mapping[str, Sequence[str]] | None,
@@ -149,7 +150,7 @@ def shared_out(spend: Loss, share: Fraction | None) -> tuple[Loss, Loss | None]:
     return budget.part(1 - share), budget.part(share)
 
 
-def check_paid(data: Any, losses: Sequence[Loss]) -> None:
+def check_paid(data: PrivateData, losses: Sequence[Loss]) -> None:
     """Refuse, before the first of several charges, a total that the account cannot pay.
 
     Raises:

@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cloister.data.private_data import ColumnFacts, PrivateData
 from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadInput, LookFailed
-from cloister.privacy.ledger import Ledger
+from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import ROW, Loss, Unit
 from cloister.synth.domain.domain import Domain, check_rows, read_domain
 from cloister.synth.output.cost import cost_text
@@ -53,12 +54,12 @@ __all__ = ["METHODS", "Synthesis", "method_of", "plan", "usual_bins"]
 class Rehearsed:
     """Dataset without rows, with a temporary account."""
 
-    def __init__(self, data: Any, account: Any, rows: int) -> None:
+    def __init__(self, data: PrivateData, account: Account, rows: int) -> None:
         self.account, self.reader, self.version = account, None, ""
         self.schema, self.tables = data.schema, data.tables
         self._data, self._rows = data, rows
 
-    def columns(self, table: str) -> Any:
+    def columns(self, table: str) -> Mapping[str, ColumnFacts]:
         """Return the columns of the dataset."""
         return self._data.columns(table)
 
@@ -257,7 +258,7 @@ class Synthesis:
 
 
 def plan(
-    data: Any,
+    data: PrivateData,
     method: str,
     *,
     spend: Loss,

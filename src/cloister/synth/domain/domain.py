@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.data.private_data import PrivateTables
 from cloister.data.schema import Column
 from cloister.privacy.errors import BadInput, BadSchema
 from cloister.synth.domain.axis import MOST_CELLS, Axis, Cells, read_axis
@@ -151,7 +152,12 @@ def _over(table: NDArray[np.bool_], places: Places, clique: Places) -> NDArray[n
 
 
 def read_domain(
-    data: Any, *, table: str | None = None, columns: Sequence[str] | None = None, bins: Any = 32, rules: bool = True
+    data: PrivateTables,
+    *,
+    table: str | None = None,
+    columns: Sequence[str] | None = None,
+    bins: Any = 32,
+    rules: bool = True,
 ) -> tuple[Domain, "PrivateTable"]:
     """Return the domain of a dataset's table, and its rows as a relation. No row is read.
 

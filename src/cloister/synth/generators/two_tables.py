@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cloister.data.private_data import PrivateData
 from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter, release_steps
@@ -143,7 +144,7 @@ def _write(path: Path, told: Mapping[str, Any]) -> Path:
 
 
 def two_tables(
-    ds: Any,
+    ds: PrivateData,
     *,
     parent: str,
     child: str,
