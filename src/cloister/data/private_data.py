@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from cloister.data.private_table import PrivateTable
-from cloister.data.schema import Schema
 from cloister.data.tables import Tables
 from cloister.privacy.ledger import Account
 
@@ -71,8 +70,8 @@ class PrivateTables(Protocol):
     """Tables with public facts, whose rows a model can refer to. Nothing here reads a row."""
 
     @property
-    def schema(self) -> Schema:
-        """The public facts."""
+    def tables(self) -> Tables:
+        """The tables, their public facts and their engine."""
         ...
 
     def columns(self, table: str) -> Mapping[str, ColumnFacts]:
@@ -108,9 +107,4 @@ class PrivateData(PrivateTables, Protocol):
     @property
     def version(self) -> str:
         """The owner's name for this state of the data."""
-        ...
-
-    @property
-    def tables(self) -> Tables:
-        """The tables, their public facts and their engine."""
         ...

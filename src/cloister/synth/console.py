@@ -127,7 +127,10 @@ def read_bins(
     if not cuts:
         return usual
     domain, _ = read_domain(data, bins=usual, **asked)
-    own = {name: _cuts(domain.axis(name), data.schema.tables[domain.table].columns[name], cuts[name]) for name in cuts}
+    own = {
+        name: _cuts(domain.axis(name), data.tables.schema.tables[domain.table].columns[name], cuts[name])
+        for name in cuts
+    }
     return {**dict.fromkeys(domain.names, usual), **own}
 
 

@@ -56,7 +56,7 @@ class Rehearsed:
 
     def __init__(self, data: PrivateData, account: Account, rows: int) -> None:
         self.account, self.reader, self.version = account, None, ""
-        self.schema, self.tables = data.schema, data.tables
+        self.schema, self.tables = data.tables.schema, data.tables
         self._data, self._rows = data, rows
 
     def columns(self, table: str) -> Mapping[str, ColumnFacts]:
@@ -284,7 +284,7 @@ def plan(
     domain, _ = read_domain(data, table=table, columns=columns, bins=bins)
     check_rows(domain, rows)
     data.account.price(budget.loss)  # a pure account cannot pay in rho: report this before anything else is checked
-    size = data.schema.tables[domain.table].rows or rows
+    size = data.tables.schema.tables[domain.table].rows or rows
     pretended = (size or _MANY_ROWS) if method in _BY_SIZE else 0
     # Numbers may overflow where there is nothing to find: a dry run is about steps, not about its model.
     quiet = np.errstate(all="ignore")
@@ -307,7 +307,7 @@ def plan(
     return Synthesis(
         method,
         domain,
-        data.schema.unit,
+        data.tables.schema.unit,
         budget.loss,
         rows,
         size,

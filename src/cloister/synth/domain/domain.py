@@ -195,7 +195,7 @@ def read_domain(
     if set(own) - set(chosen):
         raise BadInput(f"bins names {sorted(set(own) - set(chosen))[0]:.60}, which is no column of the table.")
     usual = 32 if isinstance(bins, Mapping) else bins.bins if isinstance(bins, PrivateCuts) else bins
-    facts = data.schema.tables[name]
+    facts = data.tables.schema.tables[name]
     never = tuple(rule for rule in facts.never if rules and set(rule) <= set(chosen))
     determines = tuple((left, right) for left, right in facts.determines if rules and {*left, right} <= set(chosen))
     terms = {one: _facts(data.relation(name, [one]).columns[one], seen[one]) for one in chosen}

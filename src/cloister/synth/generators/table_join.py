@@ -45,7 +45,7 @@ def read_two(
     for listed in columns.values():
         check_names("columns of a table", listed)
     check_names("what bins names", bins if isinstance(bins, Mapping) else None)
-    tables = ds.schema.tables
+    tables = ds.tables.schema.tables
     for name in (parent, child):
         if name not in tables or tables[name].public or tables[name].unit is None:
             raise BadSchema(f"{name:.60} is no private table with a unit column, by which two tables are joined.")
@@ -100,7 +100,8 @@ class _Seen:
         self, name: str, relation: PrivateTable, terms: Mapping[str, Any], never: Any, determines: Any
     ) -> None:
         self._relation, self._terms = relation, terms
-        self.schema: Any = SimpleNamespace(tables={name: SimpleNamespace(never=never, determines=determines)})
+        schema = SimpleNamespace(tables={name: SimpleNamespace(never=never, determines=determines)})
+        self.tables: Any = SimpleNamespace(schema=schema)
 
     def columns(self, table: str) -> Mapping[str, Any]:
         """Return the public facts of the columns."""
