@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 import cloister as cl
+from cloister.data.distinct import DistinctPairs
 from cloister.data.engines.duckdb import DuckDB
 from cloister.data.schema import UNIT
-from cloister.data.statistics import DistinctPairs
 
 pytestmark = pytest.mark.e2e
 ENGINES = ["duckdb", "postgres", "spark"]

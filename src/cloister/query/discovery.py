@@ -10,8 +10,9 @@ import numpy as np
 from sqlglot import exp
 
 from cloister.data.dialect import as_double, literal
+from cloister.data.distinct import DistinctPairs
 from cloister.data.schema import internal
-from cloister.data.statistics import DistinctPairs, Engine, GroupKey, Sums, integers
+from cloister.data.statistics import Engine, GroupKey, Sums, integers
 from cloister.privacy import conversion
 from cloister.privacy.errors import BadLoss, BadSchema, RelationMismatch
 from cloister.privacy.loss import Loss, Relation, Unit, check_loss

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from cloister.data.statistics import DistinctPairs, DistinctUnits, GroupKey, Sums
+from cloister.data.distinct import DistinctPairs, DistinctUnits
+from cloister.data.statistics import GroupKey, Sums
 from cloister.privacy import conversion
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import QueryRefused
