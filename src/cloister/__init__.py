@@ -27,13 +27,12 @@ if TYPE_CHECKING:
     from cloister.dataset import Dataset, open  # noqa: A004
     from cloister.privacy import errors
     from cloister.privacy.ledger import Ledger
-    from cloister.privacy.loss import Loss, Relation, epsilon, rho
+    from cloister.privacy.loss import Loss, Relation, Unit, epsilon, rho
     from cloister.privacy.measure import measure
     from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Gaussian, Laplace
     from cloister.privacy.receipt import Receipt
     from cloister.privacy.release import Release
     from cloister.privacy.signing import SigningKey
-    from cloister.privacy.unit import Unit
     from cloister.query.builder import (
         count,
         count_people,
@@ -104,7 +103,7 @@ _HOMES = {
     "rho": "privacy.loss",
     "Loss": "privacy.loss",
     "Relation": "privacy.loss",
-    "Unit": "privacy.unit",
+    "Unit": "privacy.loss",
     "Ledger": "privacy.ledger",
     "SigningKey": "privacy.signing",
     "DiscreteLaplace": "privacy.mechanisms",

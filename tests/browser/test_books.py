@@ -6,7 +6,7 @@ import re
 from playwright.sync_api import expect
 
 from cloister.hub.core.trail import verify_export
-from cloister.privacy.ledger.head import Head
+from cloister.privacy.ledger.chain import Head
 from cloister.privacy.ledger.verify import verify as verify_ledger
 
 

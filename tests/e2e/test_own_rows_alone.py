@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 import cloister as cl
+from cloister.data.distinct import DistinctPairs
 from cloister.data.engines.duckdb import DuckDB
 from cloister.data.schema import UNIT
-from cloister.data.statistics import DistinctPairs
 
 pytestmark = pytest.mark.e2e
 ENGINES = ["duckdb", "postgres", "spark"]
@@ -62,7 +62,7 @@ def opened(request, tmp_path):
 
 
 def exact(dataset, sql, secret):
-    dataset._secret = secret
+    dataset.catalog.secret = secret
     (one,) = dataset.plan(sql, spend=cl.rho(1)).measurements
     return [int(n) for n in one.sums.run(dataset.tables.engine)[0]]
 

@@ -338,7 +338,7 @@ def told_apart(database: Database, unit: Any, sql: str, account: Account, seeds:
         with contextlib.ExitStack() as stack:
             data, *beside = [stack.enter_context(opened(one, account)) for one in (database, *others)]
             for one in (data, *beside):
-                one._secret = f"{seed:032d}"
+                one.catalog.secret = f"{seed:032d}"
             first = record(lambda data=data: data.sql(sql, spend=rho(1)), seed)
             again, more = [replay(first, lambda one=one: one.sql(sql, spend=rho(1))) for one in beside]
             found += differences(first, again) + differences(first, more)

@@ -209,7 +209,7 @@ def holds(data: Dataset, text: str, source: str) -> None:
         QueryRefused: it is not offered, which costs nothing.
     """
     question = _parse(f"SELECT COUNT({text}) AS n FROM {source}")
-    rows, scope = from_clause(question, lambda name: data._table(name, None))
+    rows, scope = from_clause(question, lambda name: data.catalog.table(name, None))
     term = compile_term(question.expressions[0].this.this, scope)
     select = rows.sql.copy()
     assert isinstance(select, exp.Select)

@@ -12,11 +12,10 @@ from cloister.learn.trees.splits import Apart
 from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import ROW, Loss
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 from cloister.privacy.noise import SeededSource, Source
 from cloister.privacy.release import Release
-from cloister.privacy.unit import ROW
 
 Table = Any
 Fit = Callable[[Any, BudgetShare, Any], None]

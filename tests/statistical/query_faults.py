@@ -13,8 +13,9 @@ from sqlglot import exp
 
 from cloister.data import statistics, views
 from cloister.data.dialect import Dialect
+from cloister.data.distinct import DistinctUnits
 from cloister.data.schema import internal
-from cloister.data.statistics import DistinctUnits, Sums
+from cloister.data.statistics import Sums
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 from cloister.query import from_clause as relations
 from cloister.query import plan as planning

@@ -7,9 +7,8 @@ import pytest
 
 import cloister as cl
 from cloister.attack import Batched, audit
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import Loss, Unit
 from cloister.privacy.noise import SeededSource
-from cloister.privacy.unit import Unit
 from cloister.query.discovery import Thresholded, found_range, key_finder
 
 pytestmark = pytest.mark.statistical

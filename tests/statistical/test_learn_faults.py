@@ -22,9 +22,9 @@ from cloister.learn.naive_bayes import class_counts, gaussian, mixed
 from cloister.learn.naive_bayes.count_features import read_features
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import LookFailed
+from cloister.privacy.loss import ROW
 from cloister.privacy.noise import SeededSource
 from cloister.privacy.release import Release
-from cloister.privacy.unit import ROW
 
 from .learn_fits import evidence, quick_noise, seen, without_a_ledger
 

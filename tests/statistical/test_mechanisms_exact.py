@@ -16,7 +16,7 @@ from cloister.privacy.mechanisms import (
     RandomisedResponse,
     TopK,
 )
-from cloister.privacy.mechanisms.rounding import ratio_within
+from cloister.privacy.number import ratio_within
 
 REPLACE = {"relation": "replace-one"}
 CHOOSERS = [

@@ -21,10 +21,11 @@ from cloister.dataset import Dataset
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import epsilon, rho
 from cloister.privacy.noise import SeededSource
-from cloister.query import statistic as need
+from cloister.query import aggregate as need
 from cloister.query.estimate import Estimate
 from cloister.query.plan import Plan
-from cloister.query.run import _estimate, _least_squares, _look
+from cloister.query.postprocess import _least_squares
+from cloister.query.run import _estimate, _look
 
 pytestmark = pytest.mark.statistical
 

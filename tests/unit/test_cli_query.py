@@ -21,11 +21,9 @@ from cloister.data.hospital import WARDS, hospital
 from cloister.dataset import open as open_source
 from cloister.privacy.errors import BadLoss, BadNumber, QueryRefused
 from cloister.privacy.ledger import Ledger
-from cloister.privacy.loss import Loss, epsilon, rho
-from cloister.privacy.unit import Unit
+from cloister.privacy.loss import Loss, Unit, epsilon, rho
 from cloister.query.answer import Answer
 from cloister.query.display import answer_table, show_answer
-from cloister.query.shell import parse_loss
 
 SCHEMA = f"""
 unit: {{name: patient, max_rows: 4}}
@@ -85,7 +83,7 @@ def spent() -> Loss:
     ],
 )
 def test_a_loss_is_read_from_words(text, loss):
-    assert parse_loss(text) == loss
+    assert Loss.parse(text, bare=True) == loss
 
 
 @pytest.mark.parametrize(
@@ -93,12 +91,12 @@ def test_a_loss_is_read_from_words(text, loss):
 )
 def test_what_is_no_loss_is_refused_with_a_sentence(text):
     with pytest.raises((BadLoss, BadNumber), match=r"\."):
-        parse_loss(text)
+        Loss.parse(text, bare=True)
 
 
 def test_every_loss_reads_back_what_it_prints():
     for loss in (rho("0.01"), epsilon(2, delta="1e-7"), epsilon("0.25")):
-        assert parse_loss(str(loss)) == loss
+        assert Loss.parse(str(loss)) == loss
 
 
 # Asking

@@ -379,13 +379,13 @@ def test_a_dataset_shows_what_it_is_and_keeps_its_secret(visits):
     assert "one patient" in repr(visits)
     with pytest.raises(TypeError):
         pickle.dumps(visits)
-    assert len({visits._secret, opened_secret(visits)}) == 1
+    assert len({visits.catalog.secret, opened_secret(visits)}) == 1
 
 
 def opened_secret(visits):
     from cloister.dataset import Dataset
 
-    return Dataset(visits.tables, visits.account)._secret
+    return Dataset(visits.tables, visits.account).catalog.secret
 
 
 def test_values_of_negative_zero_and_huge_counts_survive():

@@ -171,7 +171,7 @@ def crowded(folder, groups=30, each=200):
 
 
 def test_groups_that_were_paid_for_are_answered_as_far_as_they_fit(tmp_path, monkeypatch):
-    monkeypatch.setattr("cloister.query.plan._MOST_CELLS", 2_000_000)
+    monkeypatch.setattr("cloister.query.discovery.MOST_CELLS", 2_000_000)
     sql = "SELECT s, k, COUNT(*) AS n FROM t GROUP BY s, k HAVING k = 0 ORDER BY s"
     with crowded(tmp_path) as dataset:
         plan = dataset.plan(sql, spend=epsilon(40, delta="1e-6"))
@@ -189,14 +189,14 @@ def test_groups_that_were_paid_for_are_answered_as_far_as_they_fit(tmp_path, mon
 
 
 def test_cells_of_a_quantile_count_for_what_fits(tmp_path, monkeypatch):
-    monkeypatch.setattr("cloister.query.plan._MOST_CELLS", 20_000)
+    monkeypatch.setattr("cloister.query.discovery.MOST_CELLS", 20_000)
     with crowded(tmp_path) as dataset:
         answer = dataset.sql("SELECT s, MEDIAN(k) AS m FROM t GROUP BY s", spend=epsilon(40, delta="1e-6"))
         assert answer.column("s") == ["g00", "g01", "g02", "g03"]  # 4096 leaves each
 
 
 def test_a_question_that_is_too_large_with_a_single_group_is_refused_before_the_search(tmp_path, monkeypatch):
-    monkeypatch.setattr("cloister.query.plan._MOST_CELLS", 900_000)
+    monkeypatch.setattr("cloister.query.discovery.MOST_CELLS", 900_000)
     with crowded(tmp_path, groups=2, each=5) as dataset:
         with pytest.raises(QueryRefused, match="900,001 groups"):
             dataset.plan("SELECT s, k, COUNT(*) AS n FROM t GROUP BY s, k", spend=epsilon(40, delta="1e-6"))

@@ -16,8 +16,8 @@ from cloister.local.analysis.combine import combine
 from cloister.local.mechanisms import laplace
 from cloister.local.privacy.shuffle import _cover
 from cloister.privacy.errors import BadInput, BadLoss, CloisterError, LedgerBroken, OverBudget
-from cloister.privacy.mechanisms.rounding import log_above
 from cloister.privacy.noise import SeededSource
+from cloister.privacy.number import log_above
 
 WORD = 1 << 64
 NODE = shutil.which("node")

@@ -27,8 +27,8 @@ from cloister.privacy.errors import (
     OverBudget,
     StoreFailed,
 )
-from cloister.privacy.mechanisms.rounding import ratio_within
 from cloister.privacy.noise import SeededSource
+from cloister.privacy.number import ratio_within
 
 LIFETIME, REPORT = local.epsilon(2), local.epsilon(1)
 MECHANISMS = {

@@ -5,11 +5,10 @@ import pytest
 
 from cloister.privacy.errors import BadInput, LookFailed, OverBudget, TextbookOnly, WrongMeasure
 from cloister.privacy.ledger import Ledger
-from cloister.privacy.loss import epsilon, rho
+from cloister.privacy.loss import Unit, epsilon, rho
 from cloister.privacy.measure import measure, measure_all
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Laplace, PermuteAndFlip, Staircase
 from cloister.privacy.noise import SeededSource
-from cloister.privacy.unit import Unit
 
 COUNT = DiscreteLaplace.for_loss(1, epsilon("0.25"))
 

@@ -39,7 +39,7 @@ from cloister.privacy.mechanisms import (
     Staircase,
     TopK,
     Vector,
-    calibration,
+    discrete_gaussian,
     wishart,
 )
 from cloister.privacy.noise import SeededSource
@@ -87,7 +87,7 @@ def test_gaussian_noise_takes_a_rho_or_an_epsilon_with_delta(kind: type, bad: ob
     with pytest.raises(BadLoss):
         kind.for_loss(1, bad, scalar=scalar)
     with pytest.raises(BadLoss):
-        kind.for_bounds(0, 1, bad) if kind is Gaussian else calibration.concentrated(1, bad)
+        kind.for_bounds(0, 1, bad) if kind is Gaussian else discrete_gaussian.concentrated(1, bad)
 
 
 @pytest.mark.parametrize("kind", WITH_SENSITIVITY)
@@ -182,7 +182,7 @@ def test_absurd_losses_and_lists_are_refused_with_a_sentence() -> None:
     with pytest.raises(BadCandidates, match="2\\^62"):
         KaryResponse.for_loss(2**63, epsilon(60, relation="replace-one"))
     tiny = epsilon("0.5", delta="1e-400")
-    for calibrate in (calibration.classical, calibration.analytic, calibration.discrete):
+    for calibrate in (discrete_gaussian.classical, discrete_gaussian.analytic, discrete_gaussian.discrete):
         with pytest.raises(BadLoss, match="1e-299"):
             calibrate(1, tiny)
     with pytest.raises(BadLoss, match="costs more"):  # its delta is 1e-342, which a double calls zero
@@ -283,11 +283,11 @@ def test_a_watch_ends_with_its_last_positive() -> None:
 
 
 def test_the_classical_calibration_stops_at_one() -> None:
-    assert float(calibration.classical(1, epsilon("0.999", delta="1e-5"))) > 0
+    assert float(discrete_gaussian.classical(1, epsilon("0.999", delta="1e-5"))) > 0
     for amount in (1, 2):
         with pytest.raises(BadLoss, match="analytic"):
-            calibration.classical(1, epsilon(amount, delta="1e-5"))
-    for calibrate in (calibration.classical, calibration.analytic):
+            discrete_gaussian.classical(1, epsilon(amount, delta="1e-5"))
+    for calibrate in (discrete_gaussian.classical, discrete_gaussian.analytic):
         with pytest.raises(BadLoss):
             calibrate(1, epsilon("0.5"))
         with pytest.raises(BadLoss):

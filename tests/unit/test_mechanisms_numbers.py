@@ -19,12 +19,12 @@ from cloister.privacy.mechanisms import (
     RandomisedResponse,
     Staircase,
     Vector,
-    calibration,
+    discrete_gaussian,
     root_above,
 )
 from cloister.privacy.mechanisms.discrete_laplace import laplace_at, laplace_at_least
 from cloister.privacy.mechanisms.mechanism import pure_curve
-from cloister.privacy.mechanisms.rounding import log_above, ratio_within, root_below, short_above
+from cloister.privacy.number import log_above, ratio_within, root_below, short_above
 
 getcontext().prec = 50
 REPLACE = {"relation": "replace-one"}
@@ -98,7 +98,7 @@ def exact_delta(sensitivity: int, sigma: Fraction, amount: Fraction) -> Decimal:
     [(1, "1/2", 1), (1, 5, "1/2"), (3, 7, 1), (10, 3, 2), (1, 12, "1/10"), (5, 1, "1/4")],
 )
 def test_the_delta_of_one_integer_is_exact_and_rounded_up(sensitivity: int, sigma: object, amount: object) -> None:
-    found = calibration.discrete_delta(sensitivity, Fraction(sigma), Fraction(amount))
+    found = discrete_gaussian.discrete_delta(sensitivity, Fraction(sigma), Fraction(amount))
     true = exact_delta(sensitivity, Fraction(sigma), Fraction(amount))
     assert true <= Decimal(found) <= true * Decimal("1.00000001")
 
@@ -109,8 +109,8 @@ def test_the_delta_of_one_integer_is_exact_and_rounded_up(sensitivity: int, sigm
 def test_the_integral_for_large_sigmas_bounds_the_sum_closely(sensitivity: int, amount: str) -> None:
     sigma, e = Fraction(4000), Fraction(amount)
     first = math.floor(e * sigma**2 / sensitivity - Fraction(sensitivity, 2)) + 1
-    total = calibration._sum(first, sensitivity, sigma, float(e))
-    bound = calibration._integral(float(first), sensitivity, 4000.0, float(e))
+    total = discrete_gaussian._sum(first, sensitivity, sigma, float(e))
+    bound = discrete_gaussian._integral(float(first), sensitivity, 4000.0, float(e))
     assert total * (1 - 2e-11) <= bound <= total * 1.001
 
 
@@ -121,17 +121,17 @@ def test_the_discrete_calibration_is_safe_and_near_the_continuous_one(
     amount: str, delta: str, sensitivity: int
 ) -> None:
     loss = epsilon(amount, delta=delta)
-    sigma, continuous = calibration.discrete(sensitivity, loss), calibration.analytic(sensitivity, loss)
-    assert calibration.discrete_delta(sensitivity, sigma, loss.amount) <= loss.delta
+    sigma, continuous = discrete_gaussian.discrete(sensitivity, loss), discrete_gaussian.analytic(sensitivity, loss)
+    assert discrete_gaussian.discrete_delta(sensitivity, sigma, loss.amount) <= loss.delta
     assert continuous <= sigma <= continuous * Fraction(6, 5)
-    assert sigma < calibration.concentrated(sensitivity, loss)
+    assert sigma < discrete_gaussian.concentrated(sensitivity, loss)
 
 
 def test_the_analytic_calibration_meets_its_delta() -> None:
     for amount, delta in (("0.1", "1e-5"), ("1", "1e-6"), ("8", "1e-10")):
-        sigma = float(calibration.analytic(1, epsilon(amount, delta=delta)))
-        assert calibration.normal_delta(sigma, float(amount)) <= float(delta)
-        assert calibration.normal_delta(sigma * 0.9999, float(amount)) > float(delta)
+        sigma = float(discrete_gaussian.analytic(1, epsilon(amount, delta=delta)))
+        assert discrete_gaussian.normal_delta(sigma, float(amount)) <= float(delta)
+        assert discrete_gaussian.normal_delta(sigma * 0.9999, float(amount)) > float(delta)
 
 
 def true_delta_over(sigma: Fraction, loss: Loss) -> mpmath.mpf:
@@ -145,17 +145,17 @@ def true_delta_over(sigma: Fraction, loss: Loss) -> mpmath.mpf:
 @pytest.mark.parametrize("delta", ["1e-100", "1e-50", "1e-30", "1e-20", "1e-10", "1e-5", "0.01", "0.5"])
 def test_the_analytic_sigma_is_never_too_small_and_hardly_too_large(amount: str, delta: str) -> None:
     loss = epsilon(amount, delta=delta)
-    sigma = calibration.analytic(1, loss)
+    sigma = discrete_gaussian.analytic(1, loss)
     assert true_delta_over(sigma, loss) <= 1
     assert true_delta_over(sigma * (1 - Fraction(1, 10**8)), loss) > 1
 
 
 def test_known_sigmas() -> None:
-    assert float(calibration.analytic(1, epsilon(1, delta="1e-5"))) == pytest.approx(3.730632, rel=1e-6)
-    assert float(calibration.classical(1, epsilon("0.5", delta="1e-5"))) == pytest.approx(9.689611, rel=1e-6)
+    assert float(discrete_gaussian.analytic(1, epsilon(1, delta="1e-5"))) == pytest.approx(3.730632, rel=1e-6)
+    assert float(discrete_gaussian.classical(1, epsilon("0.5", delta="1e-5"))) == pytest.approx(9.689611, rel=1e-6)
     # With delta outside the logarithm, as sometimes printed, sigma would be 44 times too large.
     assert math.sqrt(2 * math.log(1.25) / 1e-5) / math.sqrt(2 * math.log(1.25 / 1e-5)) == pytest.approx(43.6, abs=0.1)
-    assert calibration.concentrated(3, rho("0.125")) == 6
+    assert discrete_gaussian.concentrated(3, rho("0.125")) == 6
 
 
 def test_an_irrational_sigma_is_rounded_up_so_that_the_stated_rho_holds() -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.privacy.noise import SeededSource, gaussian, laplace, scalar
+from cloister.privacy.noise import SeededSource, draws, gaussian, laplace
 from cloister.privacy.noise.bernoulli_exp import below_exp, split_ratio
-from cloister.privacy.noise.lazy_uniform import Toss, exp_bounds
+from cloister.privacy.noise.draws import Toss, exp_bounds
 from cloister.privacy.noise.source import Source
 
 ratios = st.tuples(st.integers(0, 2**61), st.integers(1, 2**61)).filter(lambda r: r[0] < 60 * r[1])
@@ -132,7 +132,7 @@ def test_every_outcome_of_a_small_uniform_has_the_same_weight():
     outcomes = []
     for word in range(8):
         try:
-            outcomes.append(scalar.uniform(6, Replay(word << 5, width=1)))
+            outcomes.append(draws.uniform(6, Replay(word << 5, width=1)))
         except EOFError:
             outcomes.append(None)
     assert outcomes == [0, 1, 2, 3, 4, 5, None, None]
@@ -144,11 +144,11 @@ def test_one_at_a_time_and_a_million_at_a_time_are_one_law(seed):
     from scipy.stats import chi2_contingency
 
     for one, many in (
-        (lambda s: scalar.laplace(7, 2, s), lambda n, s: laplace.discrete_laplace("7/2", n, s)),
-        (lambda s: scalar.gaussian(7, 2, s), lambda n, s: gaussian.discrete_gaussian("7/2", n, s)),
+        (lambda s: draws.laplace(7, 2, s), lambda n, s: laplace.discrete_laplace("7/2", n, s)),
+        (lambda s: draws.gaussian(7, 2, s), lambda n, s: gaussian.discrete_gaussian("7/2", n, s)),
     ):
         source = SeededSource(seed)
         singles = np.array([one(source) for _ in range(8_000)])
         bulk = many(80_000, source)
-        cells = [[(np.clip(draws, -9, 9) == value).sum() for value in range(-9, 10)] for draws in (singles, bulk)]
+        cells = [[(np.clip(sample, -9, 9) == value).sum() for value in range(-9, 10)] for sample in (singles, bulk)]
         assert chi2_contingency(cells).pvalue > 1e-6

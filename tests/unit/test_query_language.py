@@ -405,15 +405,15 @@ def test_the_parser_writes_nothing_of_a_question_to_the_log(dataset, caplog, cap
 
 
 def test_every_rule_has_a_list_of_what_it_reads():
-    from cloister.query import aggregate, grammar
+    from cloister.query import aggregate, sql_text
 
-    assert {*cloister.query.expression._RULES, *aggregate._RULES} <= set(grammar._TAKES)
+    assert {*cloister.query.expression.RULES, *aggregate._RULES} <= set(sql_text._TAKES)
 
 
 def test_every_row_rule_of_the_language_is_tried():
     tried = [*NUMBERS, *CONDITIONS, *KEYS, "WIDTH_BUCKET(age, 0, 1, 2)", "IF(smoker, NULL, 1)"]
     found = {type(node) for text in tried for node in sqlglot.parse_one(text, read="duckdb").walk()}
-    assert not set(cloister.query.expression._RULES) - found
+    assert not set(cloister.query.expression.RULES) - found
 
 
 # Refusals: the words name the nearest thing that works

@@ -9,12 +9,11 @@ import pytest
 
 from cloister.privacy.errors import CloisterError, ReceiptRejected
 from cloister.privacy.ledger import Ledger
-from cloister.privacy.loss import epsilon
+from cloister.privacy.loss import Unit, epsilon
 from cloister.privacy.measure import measure
 from cloister.privacy.mechanisms import DiscreteLaplace
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.signing import SigningKey
-from cloister.privacy.unit import Unit
 
 
 @pytest.fixture

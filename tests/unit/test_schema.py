@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from cloister.cli import main
 from cloister.data import Column, ForeignKey, Schema, Table
 from cloister.privacy.errors import BadSchema
-from cloister.privacy.unit import ROW, Unit
+from cloister.privacy.loss import ROW, Unit
 
 GOOD = """
 unit: {name: patient, max_rows: 8}

@@ -11,12 +11,11 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
+from cloister.data.distinct import DistinctPairs, DistinctUnits
 from cloister.data.engines.duckdb import DuckDB
 from cloister.data.schema import Schema
 from cloister.data.statistics import (
     WEIGHT,
-    DistinctPairs,
-    DistinctUnits,
     GroupKey,
     Sums,
     Value,

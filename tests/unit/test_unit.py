@@ -3,7 +3,7 @@
 import pytest
 
 from cloister.privacy.errors import BadBounds, BadName
-from cloister.privacy.unit import ROW, Unit
+from cloister.privacy.loss import ROW, Unit
 
 
 def test_a_unit_says_whom_it_protects():

@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import ceil
 from typing import Any
 
-from cloister.privacy.noise.lazy_uniform import exp_bounds
+from cloister.privacy.noise.draws import exp_bounds
 
 ONE = 1 << 128
 

@@ -21,7 +21,7 @@ from cloister.local.mechanisms.padded import PaddedSample
 from cloister.local.mechanisms.sets import OneOfSet, SetBits
 from cloister.local.survey import envelope
 from cloister.privacy.noise import SeededSource
-from cloister.privacy.noise.lazy_uniform import exp_bounds
+from cloister.privacy.noise.draws import exp_bounds
 
 PLACE = Path(__file__).with_name("local.json")
 

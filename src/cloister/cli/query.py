@@ -28,9 +28,7 @@ def need_schema(_context: click.Context, _parameter: click.Parameter, given: str
 
 def read_loss(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Loss | None:
     """Parse a loss."""
-    from cloister.query.shell import parse_loss
-
-    return None if text is None else parse_loss(text)
+    return None if text is None else Loss.parse(text, bare=True)
 
 
 def _places(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:

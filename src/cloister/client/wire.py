@@ -14,10 +14,9 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from cloister.privacy.errors import BadForm, BadLoss, CloisterError
-from cloister.privacy.loss import Loss, Relation, epsilon, rho
+from cloister.privacy.errors import BadForm, CloisterError
+from cloister.privacy.loss import Loss, Relation, Unit
 from cloister.privacy.receipt import Receipt
-from cloister.privacy.unit import Unit
 from cloister.query.answer import Answer
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
 ]
 
 _FORM = "cloister-answer/1"
-_WAY_OUT = "Write 'rho 0.01', 'epsilon 0.5' or 'epsilon 0.5 delta 1e-8'."
 
 
 # Losses
@@ -52,19 +50,8 @@ def loss_to_text(loss: Loss) -> str:
 
 
 def parse_loss(text: str) -> Loss:
-    """Parse a loss; a comma or an equals sign is allowed.
-
-    >>> print(parse_loss("rho 0.01"), "|", parse_loss("epsilon 0.5, delta 1e-8"))
-    rho 0.01 | epsilon 0.5, delta 1e-08
-    """
-    words = text.replace(",", " ").replace("=", " ").split() if isinstance(text, str) else []
-    relation = Relation.ADD_REMOVE
-    if words and words[-1].lower() in set(Relation):
-        relation = Relation.of(words.pop().lower())
-    if len(words) not in (2, 4) or words[0].lower() not in ("epsilon", "rho") or words[2:3] not in ([], ["delta"]):
-        raise BadLoss(f"{text!r:.60} is no loss. {_WAY_OUT}")
-    make = rho if words[0].lower() == "rho" else epsilon
-    return make(words[1], delta=words[3] if len(words) == 4 else None, relation=relation)
+    """Parse a loss as a form states it; see `Loss.parse`."""
+    return Loss.parse(text)
 
 
 def _number(value: Fraction) -> str:

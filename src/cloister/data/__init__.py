@@ -11,8 +11,10 @@ Read in the order of the work:
     tables      a source and its schema, opened together
     pinned_files  files held open, so that a changed name does not redirect a read
     statistics  bounded integer sums by group, computed in the engine
+    distinct    numbers of distinct units and values
     summaries   counts, histograms, marginals, sums and cross products by column names
     private_table  a table for models, under a policy's view: sums over it, or a bounded number of rows per unit
+    private_data  the type of a dataset, for the rooms that may not import it
 """
 
 from importlib import import_module

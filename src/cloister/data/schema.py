@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from cloister.privacy.errors import BadSchema
-from cloister.privacy.unit import ROW, Unit
+from cloister.privacy.loss import ROW, Unit
 
 __all__ = [
     "RESERVED",

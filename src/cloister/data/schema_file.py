@@ -9,8 +9,8 @@ import yaml
 
 from cloister.data.schema import Bound, Column, ForeignKey, Schema, Table, glimpse
 from cloister.privacy.errors import BadInput, BadSchema
+from cloister.privacy.loss import ROW, Unit
 from cloister.privacy.number import rational
-from cloister.privacy.unit import ROW, Unit
 
 __all__ = ["CONFIRM", "FILL_IN", "MAX_BYTES", "plain", "read", "to_yaml", "written"]
 

@@ -18,7 +18,7 @@ and no mechanism accepts it with a loss for another relation.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,8 +35,6 @@ from cloister.privacy.mechanisms import Sensitivity
 
 __all__ = [
     "WEIGHT",
-    "DistinctPairs",
-    "DistinctUnits",
     "GroupKey",
     "Known",
     "Sums",
@@ -48,7 +46,7 @@ __all__ = [
 WEIGHT = 2**20  # weight of a whole row where the unit is a person; rows may weigh less
 _LARGEST = 2**42  # times a weight it fits into 63 bits; the sum of 2^63 such rows has 38 digits
 # Long lists of text are slow to search; groups that are not listed are left out afterwards anyway.
-_IN_LIST = 50
+IN_LIST = 50
 
 
 class Engine(Protocol):
@@ -141,7 +139,7 @@ def grid_value(
     else:
         raised = exp.Paren(this=exp.Add(this=moved, expression=literal(0.5 / step)))
         scaled = exp.Mul(this=raised, expression=literal(step))
-    return Value(_long(exp.Floor(this=scaled)), ends[0], ends[1])
+    return Value(as_long(exp.Floor(this=scaled)), ends[0], ends[1])
 
 
 def whole_value(sql: exp.Expression, low: int, high: int, *, clipped: bool = False) -> Value:
@@ -235,7 +233,7 @@ class Sums:
 
         Privacy: reads rows. The caller has charged for it.
         """
-        return _spread(engine.run(self.sql(engine.dialect)), self.keys, self.cells, self._names)
+        return spread(engine.run(self.sql(engine.dialect)), self.keys, self.cells, self._names)
 
     def run_sets(self, engine: Engine, sets: Sequence[Sequence[int]]) -> list[list[NDArray[Any]]]:
         """Return the results of `run` for each choice of keys, from one statement.
@@ -243,7 +241,7 @@ class Sums:
         Privacy: reads rows. The caller has charged for it. The sensitivity holds for each choice.
         """
         return [
-            _spread(found, keys, math.prod(len(key.values) for key in keys), self._names)
+            spread(found, keys, math.prod(len(key.values) for key in keys), self._names)
             for keys, found in self._each(engine, sets)
         ]
 
@@ -281,154 +279,7 @@ class Sums:
         return (internal("n"), *(internal(f"s{i}") for i in range(len(self.values))))
 
 
-@dataclass(frozen=True, slots=True)
-class DistinctUnits:
-    """The number of units with a row in each group. A unit in more than `max_groups` groups counts less in each."""
-
-    rows: exp.Select
-    keys: tuple[GroupKey, ...]
-    max_groups: int
-
-    def as_sums(self) -> Sums:
-        """Return the equivalent sums over one row per unit and group."""
-        keys = [exp.alias_(key.sql.copy(), internal(f"d{i}"), quoted=True) for i, key in enumerate(self.keys)]
-        inner = self.rows.copy().select(*keys)
-        pairs = exp.select(
-            exp.column(UNIT, quoted=True), *(exp.column(internal(f"d{i}"), quoted=True) for i in range(len(self.keys)))
-        )
-        pairs = pairs.distinct().from_(
-            exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(internal("in"), quoted=True)))
-        )
-        for i, key in enumerate(self.keys):
-            if len(key.values) <= _IN_LIST:
-                pairs = pairs.where(_listed(exp.column(internal(f"d{i}"), quoted=True), key.values))
-        outer = exp.select(exp.column(UNIT, quoted=True)).from_(
-            exp.Subquery(this=pairs, alias=exp.TableAlias(this=exp.to_identifier(internal("pairs"), quoted=True)))
-        )
-        renamed = tuple(
-            GroupKey(key.name, exp.column(internal(f"d{i}"), quoted=True), key.values, key.type)
-            for i, key in enumerate(self.keys)
-        )
-        return Sums(outer, renamed, (), self.max_groups)
-
-
-@dataclass(frozen=True, slots=True)
-class DistinctPairs:
-    """For each group, the number of distinct values of a column; without groups, the number of units with each value.
-
-    Weights do not apply here: a value is present or not. So a unit with more than `most` distinct (group, value) pairs
-    keeps that many, chosen by a keyed hash of the pair: the choice is deterministic and depends on no other unit's
-    rows. Pairs with equal hashes are ordered by their values.
-
-    Attributes:
-        rows, keys: as in `Sums`.
-        value: the column; a real in its canonical form, or the choice would depend on other people's rows.
-        most: pairs a unit keeps; None where the unit is the row.
-        secret: keys the hash, so that rows cannot be crafted to be chosen.
-    """
-
-    rows: exp.Select
-    keys: tuple[GroupKey, ...]
-    value: exp.Expression
-    most: int | None
-    secret: str = field(repr=False)
-    copies: int = 1
-
-    unit_weight = 1
-    values: tuple[Value, ...] = ()
-
-    @property
-    def max_rows(self) -> int | None:
-        """Return the number of pairs a unit counts for."""
-        return self.most
-
-    @property
-    def cells(self) -> int:
-        """Return the number of groups."""
-        return math.prod(len(key.values) for key in self.keys)
-
-    def sensitivity(self, index: int | None = None) -> Sensitivity:
-        """Return the sensitivity of the numbers, over all groups."""
-        return Sensitivity(self.copies if self.most is None else self.most, Relation.ADD_REMOVE)
-
-    def sql(self, dialect: str) -> str:
-        """Return the statement for the number of distinct values of each group."""
-        query, names = self._kept(dialect)
-        count = exp.Count(this=exp.Distinct(expressions=[exp.column(internal("x"), quoted=True)]))
-        query = exp.select(*names, exp.alias_(_long(count), internal("n"), quoted=True)).from_(query)
-        if names:
-            query = query.group_by(*(name.copy() for name in names))
-        return query.sql(dialect=dialect, identify=True)
-
-    def units_sql(self, dialect: str) -> str:
-        """Return the statement for the values and their numbers of units. Private: a rare value identifies a person."""
-        query, _ = self._kept(dialect)
-        counted = exp.select(
-            exp.column(internal("x"), quoted=True),
-            exp.alias_(_long(exp.Count(this=exp.Star())), internal("n"), quoted=True),
-        )
-        return counted.from_(query).group_by(exp.column(internal("x"), quoted=True)).sql(dialect=dialect, identify=True)
-
-    def _kept(self, dialect: str) -> tuple[exp.Expression, list[exp.Expression]]:
-        names: list[exp.Expression] = [exp.column(internal(f"k{i}"), quoted=True) for i in range(len(self.keys))]
-        shown = [exp.alias_(key.sql.copy(), internal(f"k{i}"), quoted=True) for i, key in enumerate(self.keys)]
-        rows = self.rows.copy().select(*shown, exp.alias_(self.value.copy(), internal("x"), quoted=True))
-        known = exp.Not(this=exp.Is(this=exp.column(internal("x"), quoted=True), expression=exp.Null()))
-        if self.most is None:
-            inner = (
-                exp.select(*names, exp.column(internal("x"), quoted=True))
-                .from_(_named(rows, internal("in")))
-                .where(known)
-            )
-            return _named(self._listed(inner), internal("pairs")), names
-        unit = exp.column(UNIT, quoted=True)
-        pairs = (
-            exp.select(unit, *names, exp.column(internal("x"), quoted=True))
-            .distinct()
-            .from_(_named(rows, internal("in")))
-            .where(known)
-        )
-        text = exp.DataType.build("TEXT")
-        parts = [exp.Cast(this=one.copy(), to=text.copy()) for one in (*names, exp.column(internal("x"), quoted=True))]
-        joined: exp.Expression = exp.Literal.string(self.secret)
-        for part in parts:
-            filled = exp.Coalesce(this=part, expressions=[exp.Literal.string("~")])
-            joined = exp.DPipe(this=joined, expression=exp.DPipe(this=exp.Literal.string("|"), expression=filled))
-        place = exp.Window(
-            this=exp.RowNumber(),
-            partition_by=[unit.copy()],
-            order=exp.Order(
-                expressions=[
-                    exp.Ordered(this=exp.MD5(this=joined)),
-                    *(exp.Ordered(this=one.copy()) for one in (*names, exp.column(internal("x"), quoted=True))),
-                ]
-            ),
-        )
-        numbered = exp.select(
-            *names, exp.column(internal("x"), quoted=True), exp.alias_(place, internal("place"), quoted=True)
-        )
-        numbered = numbered.from_(_named(self._listed(pairs), internal("pairs")))
-        kept = exp.select(*names, exp.column(internal("x"), quoted=True)).from_(_named(numbered, internal("numbered")))
-        kept = kept.where(
-            exp.LTE(this=exp.column(internal("place"), quoted=True), expression=exp.Literal.number(self.most))
-        )
-        return _named(kept, internal("kept")), names
-
-    def _listed(self, query: exp.Select) -> exp.Select:
-        for i, key in enumerate(self.keys):
-            if len(key.values) <= _IN_LIST:
-                query = query.where(_listed(exp.column(internal(f"k{i}"), quoted=True), key.values))
-        return query
-
-    def run(self, engine: Engine) -> list[NDArray[Any]]:
-        """Return the number of distinct values of every group.
-
-        Privacy: reads rows. The caller has charged for it.
-        """
-        return _spread(engine.run(self.sql(engine.dialect)), self.keys, self.cells, (internal("n"),))
-
-
-def _spread(table: pa.Table, keys: Sequence[GroupKey], cells: int, names: Sequence[str]) -> list[NDArray[Any]]:
+def spread(table: pa.Table, keys: Sequence[GroupKey], cells: int, names: Sequence[str]) -> list[NDArray[Any]]:
     """Return columns of a result, one entry per group in the order of the keys' values; groups without rows are 0."""
     place, known = _places(table, keys)
     answers = []
@@ -455,11 +306,11 @@ def _joins_people(rows: exp.Select) -> bool:
     return any(one.name == UNIT for join in rows.find_all(exp.Join) for one in join.find_all(exp.Column))
 
 
-def _named(query: exp.Query, name: str) -> exp.Subquery:
+def named(query: exp.Query, name: str) -> exp.Subquery:
     return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
 
 
-def _long(sql: exp.Expression) -> exp.Expression:
+def as_long(sql: exp.Expression) -> exp.Expression:
     return exp.Cast(this=sql, to=exp.DataType.build("BIGINT"))
 
 
@@ -515,7 +366,7 @@ def _total(summed: str | None, dialect: str) -> str:
     return f"CAST(SUM({inner}) AS DECIMAL(38, 0))"
 
 
-def _listed(column: exp.Expression, values: Sequence[Any]) -> Any:
+def one_of_values(column: exp.Expression, values: Sequence[Any]) -> Any:
     known = [value for value in values if value is not None]
     test: Any = exp.In(this=column, expressions=[literal(value) for value in known]) if known else exp.false()
     if None in values:

@@ -27,11 +27,10 @@ from cloister.learn import _HOMES
 from cloister.learn.base.estimator import Payer, PrivateEstimator
 from cloister.privacy.errors import BadInput, BadName, BadSource, ReceiptRejected, SealBroken, StoreFailed
 from cloister.privacy.ledger import Ledger
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import Loss, Unit
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.release import Release
 from cloister.privacy.signing import PublicKey, SigningKey
-from cloister.privacy.unit import Unit
 
 __all__ = ["load", "pack", "save", "unpack"]
 

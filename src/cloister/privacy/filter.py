@@ -15,14 +15,12 @@ from typing import Any, TypeVar
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadInput, LookFailed, OverBudget
 from cloister.privacy.ledger import Account
-from cloister.privacy.loss import Loss
-from cloister.privacy.measure import released_text, standing
+from cloister.privacy.loss import ROW, Loss, Unit
+from cloister.privacy.measure import released_text
 from cloister.privacy.mechanisms import Mechanism
 from cloister.privacy.noise import SYSTEM, Source
 from cloister.privacy.number import show
 from cloister.privacy.receipt import Receipt
-from cloister.privacy.unit import ROW, Unit
-from cloister.version import __version__
 
 __all__ = ["PrivacyFilter", "release_steps"]
 
@@ -121,15 +119,16 @@ def release_steps(
         ) from None
     entry = charge.commit()
     told, answer = meter.facts()
-    facts = {
-        "software": f"cloister {__version__}",
-        "request": fingerprint(request),
-        "data_version": data_version,
-        "unit": str(unit),
-        "mechanism": ", ".join(dict.fromkeys(one["mechanism"] for one in told)) or "none",
-        "parameters": told,
-        "loss": prices[0].to_json(),
-        "answer": answer,
-        "private": source.private and private,
-    }
-    return result, Receipt.issue({**facts, **standing(charge, entry)}, accounts[0].book.key)
+    receipt = Receipt.of_charge(
+        charge,
+        entry,
+        accounts[0].book.key,
+        request=request,
+        unit=unit,
+        data_version=data_version,
+        parameters=told,
+        loss=prices[0],
+        answer=answer,
+        private=source.private and private,
+    )
+    return result, receipt

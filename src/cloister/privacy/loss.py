@@ -1,4 +1,4 @@
-"""Privacy loss as a value: `epsilon(1)`, `epsilon(1, delta=1e-6)`, `rho("0.1")`.
+"""Privacy loss as a value, `epsilon(1)`, `epsilon(1, delta=1e-6)`, `rho("0.1")`; and the unit that it protects.
 
 A loss is exact (rationals, never floats), states its neighbour relation, adds, compares and prints. Losses of
 different measure or relation never mix silently: the error names the conversion.
@@ -10,10 +10,11 @@ from fractions import Fraction
 from typing import Literal
 
 from cloister.privacy import conversion
-from cloister.privacy.errors import BadLoss, MeasureMismatch, RelationMismatch, UnknownRelation
+from cloister.privacy.errors import BadBounds, BadLoss, BadName, MeasureMismatch, RelationMismatch, UnknownRelation
 from cloister.privacy.number import Number, exp_up, rational, rounded_up, show
 
-__all__ = ["Loss", "Measure", "Relation", "check_loss", "epsilon", "rho"]
+__all__ = ["ROW", "Loss", "Measure", "Relation", "Unit", "check_loss", "epsilon", "rho"]
+
 
 Measure = Literal["epsilon", "rho"]
 
@@ -63,6 +64,33 @@ class Loss:
             raise UnknownRelation("a loss holds a Relation. Write epsilon(..., relation='replace-one').")
         if self.amount < 0 or not 0 <= self.delta <= 1:
             raise BadLoss("a loss cannot be negative, and its delta must lie in [0, 1].")
+
+    @classmethod
+    def parse(cls, text: str, *, bare: bool = False) -> "Loss":
+        """Read a loss from text; commas and equals signs count as spaces.
+
+        Args:
+            text: a measure and an amount; then, if wanted, a delta and a neighbour relation.
+            bare: whether a number without a measure is an epsilon.
+
+        >>> print(Loss.parse("rho 0.01"), "|", Loss.parse("epsilon 0.5, delta 1e-8"), "|", Loss.parse("0.5", bare=True))
+        rho 0.01 | epsilon 0.5, delta 1e-08 | epsilon 0.5
+        """
+        words = text.lower().replace(",", " ").replace("=", " ").split() if isinstance(text, str) else []
+        relation = Relation.ADD_REMOVE
+        if words and words[-1] in set(Relation):
+            relation = Relation.of(words.pop())
+        if bare and words and words[0] not in ("epsilon", "rho"):
+            words.insert(0, "epsilon")
+        if len(words) not in (2, 4) or words[0] not in ("epsilon", "rho") or words[2:3] not in ([], ["delta"]):
+            ways = (
+                "'epsilon 1, delta 1e-6', or '0.5' for epsilon 0.5"
+                if bare
+                else "'epsilon 0.5' or 'epsilon 0.5 delta 1e-8'"
+            )
+            raise BadLoss(f"{text!r:.60} is no loss. Write 'rho 0.01', {ways}.")
+        make = rho if words[0] == "rho" else epsilon
+        return make(words[1], delta=words[3] if len(words) == 4 else None, relation=relation)
 
     @classmethod
     def nothing(cls, measure: Measure, relation: Relation = Relation.ADD_REMOVE) -> "Loss":
@@ -273,3 +301,38 @@ def _delta(delta: Number | None) -> Fraction:
     if not 0 < exact < 1:
         raise BadLoss(f"delta must lie strictly between 0 and 1, got {show(exact)}. Leave it out for a pure loss.")
     return exact
+
+
+_MOST_ROWS = 10**9  # the contribution of one unit fits the integers of every engine
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The unit of privacy: a row, or a person with a bounded number of rows.
+
+    Args:
+        name: `"row"`, or the column that identifies a person.
+        max_rows: the contribution bound in rows; further rows are dropped before anything is computed.
+
+    >>> print(Unit("patient", max_rows=8))
+    one patient (at most 8 rows)
+    """
+
+    name: str
+    max_rows: int = 1
+
+    def __post_init__(self) -> None:
+        name = self.name.strip() if isinstance(self.name, str) else ""
+        if not 0 < len(name) <= 200 or not self.name.isprintable():
+            raise BadName("a unit needs a short printable name. Write Unit('patient', max_rows=8).")
+        if isinstance(self.max_rows, bool) or not isinstance(self.max_rows, int):
+            raise BadBounds(f"max_rows must be a whole number of at least 1, got {self.max_rows!r:.40}.")
+        if not 1 <= self.max_rows <= _MOST_ROWS:
+            raise BadBounds(f"max_rows must be a whole number of at least 1 and at most {_MOST_ROWS:,}.")
+
+    def __str__(self) -> str:
+        rows = "1 row" if self.max_rows == 1 else f"{self.max_rows} rows"
+        return "one row" if self == ROW else f"one {self.name} (at most {rows})"
+
+
+ROW = Unit("row")

@@ -14,16 +14,14 @@ import numpy as np
 
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadInput, LookFailed
-from cloister.privacy.ledger import Account, Charge, Entry
-from cloister.privacy.loss import Loss
+from cloister.privacy.ledger import Account, Charge
+from cloister.privacy.loss import ROW, Loss, Unit
 from cloister.privacy.mechanisms import Mechanism, Numeric
 from cloister.privacy.noise import SYSTEM, Source
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.release import Release
-from cloister.privacy.unit import ROW, Unit
-from cloister.version import __version__
 
-__all__ = ["measure", "measure_all", "released_text", "standing"]
+__all__ = ["measure", "measure_all", "released_text"]
 
 
 def measure(
@@ -107,18 +105,19 @@ def measure_all(
     charge = accounts[0].book.reserve(list(zip(accounts, prices, strict=True)), request)
     values = _perform(charge, look, mechanisms, source)
     entry = charge.commit()
-    facts = {
-        "software": f"cloister {__version__}",
-        "request": fingerprint(request),
-        "data_version": data_version,
-        "unit": str(unit),
-        "mechanism": ", ".join(dict.fromkeys(one.name for one in mechanisms)),
-        "parameters": [{"mechanism": one.name, **one.parameters()} for one in mechanisms],
-        "loss": prices[0].to_json(),
-        "answer": fingerprint("\n".join(map(released_text, values))),
-        "private": source.private,
-    }
-    return values, Receipt.issue({**facts, **standing(charge, entry)}, accounts[0].book.key)
+    receipt = Receipt.of_charge(
+        charge,
+        entry,
+        accounts[0].book.key,
+        request=request,
+        unit=unit,
+        data_version=data_version,
+        parameters=[{"mechanism": one.name, **one.parameters()} for one in mechanisms],
+        loss=prices[0],
+        answer=fingerprint("\n".join(map(released_text, values))),
+        private=source.private,
+    )
+    return values, receipt
 
 
 def _perform(
@@ -134,21 +133,6 @@ def _perform(
             "the statistic could not be computed. The charge stands; ask the owner to look into it.",
             owner_detail=getattr(error, "owner_detail", "") or f"{type(error).__name__}: {error}",
         ) from None
-
-
-def standing(charge: Charge, entry: Entry) -> dict[str, Any]:
-    """Return the position of the charge in the ledger, and its effect on each account."""
-    accounts = [
-        {
-            "account": line.account,
-            "paid": line.loss.to_json(),
-            "before": (line.spent - line.loss).to_json(),
-            "after": line.spent.to_json(),
-        }
-        for line in charge.entry.lines
-    ]
-    ledger = {"entry": charge.entry.number, "commit": entry.number, "head": str(entry.head)}
-    return {"accounts": accounts, "ledger": ledger}
 
 
 def _zero(account: Account) -> Loss:

@@ -7,14 +7,19 @@ would prove nothing.
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cloister.privacy.canonical import canonical
+from cloister.privacy.canonical import canonical, fingerprint
 from cloister.privacy.errors import ReceiptRejected
 from cloister.privacy.loss import Loss
 from cloister.privacy.signing import PublicKey, SigningKey
+from cloister.version import __version__
+
+if TYPE_CHECKING:
+    from cloister.privacy.ledger import Charge, Entry
 
 __all__ = ["Receipt"]
 
@@ -44,6 +49,59 @@ class Receipt:
         """Sign the facts of a release; form and time are added here."""
         body = {**facts, "form": FORM, "time": datetime.now(UTC).isoformat(timespec="seconds")}
         return cls(body, key.sign(_PURPOSE + canonical(body)))
+
+    @classmethod
+    def of_charge(
+        cls,
+        charge: "Charge",
+        entry: "Entry",
+        key: SigningKey,
+        *,
+        request: str,
+        unit: object,
+        parameters: Sequence[Mapping[str, str]],
+        loss: Loss,
+        answer: str,
+        data_version: str = "",
+        private: bool = True,
+    ) -> "Receipt":
+        """Sign the receipt of a committed charge.
+
+        Args:
+            charge: the charge, with its effect on each account.
+            entry: its commit.
+            key: the owner's key.
+            request: the request, in words or SQL; only its hash is stated.
+            unit: the unit of privacy.
+            parameters: the public, exact parameters of each mechanism, with its name as `mechanism`.
+            loss: the loss of the release.
+            answer: the hash of what was released.
+            data_version: the owner's name for the state of the data.
+            private: False if noise or inputs were not private.
+        """
+        accounts = [
+            {
+                "account": line.account,
+                "paid": line.loss.to_json(),
+                "before": (line.spent - line.loss).to_json(),
+                "after": line.spent.to_json(),
+            }
+            for line in charge.entry.lines
+        ]
+        facts = {
+            "software": f"cloister {__version__}",
+            "request": fingerprint(request),
+            "data_version": data_version,
+            "unit": str(unit),
+            "mechanism": ", ".join(dict.fromkeys(one["mechanism"] for one in parameters)) or "none",
+            "parameters": [dict(one) for one in parameters],
+            "loss": loss.to_json(),
+            "answer": answer,
+            "private": private,
+            "ledger": {"entry": charge.entry.number, "commit": entry.number, "head": str(entry.head)},
+            "accounts": accounts,
+        }
+        return cls.issue(facts, key)
 
     @classmethod
     def parse(cls, text: str | bytes) -> "Receipt":

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import Loss, Unit
 from cloister.privacy.number import Number, rational
 from cloister.privacy.receipt import Receipt
-from cloister.privacy.unit import Unit
 
 __all__ = ["Release"]
 

@@ -9,21 +9,46 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import QueryRefused
 from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
-from cloister.query.plan import KeptRelease, Measurement
+from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism
+from cloister.query.plan import Measurement
 
-__all__ = ["AnswerCache", "Snapshot", "made_release"]
+__all__ = ["AnswerCache", "KeptRelease", "Snapshot", "made_release"]
 
 _KINDS = {kind.name: kind for kind in (DiscreteLaplace, DiscreteGaussian)}
 # Larger answers are kept in memory while the dataset is open, but not written to the file.
 _MOST_NUMBERS = 100_000
+
+
+@dataclass(frozen=True)
+class KeptRelease:
+    """A release in the record. It is immutable: its noise, which sets its price, and its numbers stay together.
+
+    Attributes:
+        statistic: the fingerprint of the measured statistic.
+        noise: its mechanisms, as stored.
+        mechanisms: the noise.
+        values: the noisy numbers, one array or list for each mechanism.
+    """
+
+    statistic: str
+    noise: str
+    mechanisms: tuple[Mechanism, ...]
+    values: tuple[Any, ...] = field(repr=False)
+
+    @cached_property
+    def id(self) -> str:
+        """The identity of this release. A more precise one has another identity and is charged as new."""
+        numbers = [value.tolist() if hasattr(value, "tolist") else value for value in self.values]
+        return fingerprint(repr((self.statistic, self.noise, numbers)))
 
 
 @dataclass(frozen=True, slots=True)

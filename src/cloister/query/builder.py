@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from cloister.privacy.loss import Loss
@@ -71,11 +71,23 @@ def quantile(expression: str, share: float) -> Column:
     return Column(f"QUANTILE({expression}, {share!r})", f"q{share:g}_{_word(expression)}".replace(".", ""))
 
 
+class Answering(Protocol):
+    """A dataset that plans and runs queries: one that is open here, or one in a hub with plans of its own."""
+
+    def plan(self, sql: str, *, spend: "Loss | None", within: Any, confidence: Any) -> Any:
+        """Plan a query."""
+        ...
+
+    def run(self, plan: Any, /, *, source: Any) -> Any:
+        """Run a plan."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Builder:
     """A query under construction: where, group_by, agg; then plan or run."""
 
-    dataset: Any
+    dataset: Answering
     table: str
     conditions: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()

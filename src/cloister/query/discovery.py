@@ -1,8 +1,8 @@
 """Discovery, at a charge, of facts that are not public: the groups that occur, and the range of a column."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -10,31 +10,40 @@ import numpy as np
 from sqlglot import exp
 
 from cloister.data.dialect import as_double, literal
+from cloister.data.distinct import DistinctPairs
 from cloister.data.schema import internal
-from cloister.data.statistics import DistinctPairs, Engine, GroupKey, Sums, integers
+from cloister.data.statistics import Engine, GroupKey, Sums, integers
 from cloister.privacy import conversion
-from cloister.privacy.errors import BadLoss, RelationMismatch
-from cloister.privacy.loss import Loss, Relation
+from cloister.privacy.errors import BadLoss, BadSchema, RelationMismatch
+from cloister.privacy.loss import Loss, Relation, Unit, check_loss
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, root_above
 from cloister.privacy.noise import Source
-from cloister.privacy.unit import Unit
+from cloister.privacy.release import Release
+from cloister.query.analyst import Payers
+from cloister.query.catalog import Catalog, Found
 from cloister.query.expression import Expression, told_apart
 from cloister.query.from_clause import SourceRows
+from cloister.query.question import Question
 
 __all__ = [
+    "MOST_CELLS",
     "Bounds",
     "Find",
-    "Found",
     "Thresholded",
+    "find_bounds",
+    "find_groups",
+    "find_keys",
+    "fitting",
     "key_finder",
     "keys_in",
     "keys_sql",
+    "most_found",
     "range_counts",
     "range_finder",
     "to_find",
 ]
 
-Found = list[tuple[Any, int]]
+MOST_CELLS = 20_000_000  # that one query can answer
 
 # The bounds of a column are found as powers of two between these, on both sides of zero.
 _POWERS = range(-20, 64)
@@ -170,6 +179,73 @@ def to_find(
     return finds, Loss("rho", total * (1 - _SHARE), relation=spend.relation)
 
 
+def most_found(question: Question, found: Sequence[int]) -> int:
+    """Return the most values of each of these groups that one query can answer, given its other groups."""
+    low, high = 1, MOST_CELLS
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _fits(question, dict.fromkeys(found, middle)) else (low, middle - 1)
+    return low
+
+
+def fitting(question: Question, found: Mapping[int, Sequence[tuple[Any, int]]]) -> tuple[Question, list[str]]:
+    """Return a query with the values found for some groups, as many as it can answer, and notes.
+
+    The values with the largest noisy counts are kept: post-processing.
+
+    Args:
+        found: for each of these groups, its values with their noisy counts.
+    """
+    sizes = {i: len(values) for i, values in found.items()}
+    most = max(sizes.values(), default=0)
+    if not _fits(question, sizes):
+        low, high = 1, most
+        while low < high:
+            middle = (low + high + 1) // 2
+            few = {i: min(size, middle) for i, size in sizes.items()}
+            low, high = (middle, high) if _fits(question, few) else (low, middle - 1)
+        most = low
+    groups, notes = list(question.groups), []
+    for i, values in found.items():
+        kept = set(sorted(range(len(values)), key=lambda k: -values[k][1])[:most])
+        listed = tuple(value for k, (value, _) in enumerate(values) if k in kept)
+        groups[i] = replace(groups[i], values=listed, complete=False)  # rows of groups not found are left out
+        if len(listed) < len(values):
+            notes.append(
+                f"groups of {groups[i].name}: the {len(listed):,} most frequent of {len(values):,} that were found are "
+                "answered, as many as fit into one question"
+            )
+    return replace(question, groups=tuple(groups)), notes
+
+
+def _fits(question: Question, sizes: Mapping[int, int]) -> bool:
+    """Return True if a query can be answered when its groups have these sizes."""
+    total = 0
+    for members in question.sets:
+        cells = math.prod(sizes.get(i, len(question.groups[i].values or (None,))) for i in members)
+        extras = [len(need.extra.values) for one in question.aggregates for need in one.needs if need.extra is not None]
+        if cells * max(extras, default=1) > MOST_CELLS:
+            return False
+        total += cells
+    return total <= MOST_CELLS
+
+
+def find_groups(question: Question, find: Find, catalog: Catalog, payers: Payers, source: Source | None) -> Release:
+    """Find the values of a group of a query.
+
+    Privacy: the loss of `find.mechanism`.
+    """
+    term = question.groups[find.group].term
+    return payers.measure(
+        lambda: keys_in(question.rows, term, catalog.unit, catalog.secret, catalog.engine),
+        find.mechanism,
+        f"groups of {find.name} in {question.text}",
+        unit=catalog.unit,
+        data_version=catalog.version,
+        source=source,
+    )
+
+
 def keys_in(rows: SourceRows, term: Expression, unit: Unit, secret: str, engine: Engine) -> Found:
     """Return every value of a column with its number of units. Reads rows; must be followed by `Thresholded`."""
     table = engine.run(keys_sql(rows, term, unit, secret, engine.dialect))
@@ -183,6 +259,59 @@ def keys_sql(rows: SourceRows, term: Expression, unit: Unit, secret: str, dialec
     most = None if rows.by_row else unit.max_rows
     pairs = DistinctPairs(rows.sql, (), told_apart(term), most, secret, rows.copies)  # type: ignore[arg-type]
     return pairs.units_sql(dialect)
+
+
+# Columns
+
+
+def find_keys(column: str, spend: Loss, catalog: Catalog, payers: Payers, source: Source | None) -> Release:
+    """Find the values of a column that enough people share, and use them as its groups from now on.
+
+    Privacy: the spend.
+    """
+    check_loss(spend)
+    table, name, rows, term = catalog.column(column)
+    mechanism = key_finder(spend, catalog.unit, rows.by_row, rows.copies)
+    catalog.engine.prepare(keys_sql(rows, term, catalog.unit, "…", catalog.dialect))
+    found = payers.measure(
+        lambda: keys_in(rows, term, catalog.unit, catalog.secret, catalog.engine),
+        mechanism,
+        f"find_keys({column})",
+        unit=catalog.unit,
+        data_version=catalog.version,
+        source=source,
+    )
+    values = [value for value, _ in found.value]
+    # All other values form one more group, NULL, so that totals include every row.
+    catalog.keep_column(table, name, replace(term, values=tuple(values), nullable=True, listed=False))
+    return replace(found, value=values)
+
+
+def find_bounds(column: str, spend: Loss, catalog: Catalog, payers: Payers, source: Source | None) -> Release:
+    """Find a range between powers of two that holds nearly all of a column, and clip to it from now on.
+
+    Privacy: the spend.
+    """
+    check_loss(spend)
+    table, name, rows, term = catalog.column(column)
+    if term.type not in ("integer", "real"):
+        raise BadSchema(f"{column} is {term.type}: only numbers have bounds to find.")
+    if term.values is not None:
+        raise BadSchema(f"{column} has a list of values, and so its bounds are known.")
+    sums = range_counts(rows, term, catalog.unit)
+    mechanism = range_finder(spend, sums)
+    catalog.engine.prepare(sums.sql(catalog.dialect))
+    counts = payers.measure(
+        lambda: sums.run(catalog.engine)[0],
+        mechanism,
+        f"find_bounds({column})",
+        unit=catalog.unit,
+        data_version=catalog.version,
+        source=source,
+    )
+    found = found_range(counts.value, mechanism)
+    catalog.keep_column(table, name, replace(term, low=found.low, high=found.high, clipped=False, decimals=None))
+    return replace(counts, value=(found.low, found.high), standard_error=None, _margin=None)
 
 
 @dataclass(frozen=True, slots=True)

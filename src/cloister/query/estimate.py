@@ -16,9 +16,20 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from cloister.privacy.mechanisms import DiscreteGaussian, Numeric
-from cloister.query.statistic import Leaves
 
-__all__ = ["Estimate", "Noisy", "Tree", "count", "deviation", "extreme", "mean", "quantile", "total", "variance"]
+__all__ = [
+    "Estimate",
+    "Leaves",
+    "Noisy",
+    "Tree",
+    "count",
+    "deviation",
+    "extreme",
+    "mean",
+    "quantile",
+    "total",
+    "variance",
+]
 
 Floats = NDArray[np.float64]
 FAN_OUT = 16
@@ -138,6 +149,20 @@ def _ratio(top: tuple[Floats, Floats], bottom: tuple[Floats, Floats]) -> tuple[F
 
 
 # Quantiles
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """The bottom of a quantile tree: equal bins between public bounds, or single integers."""
+
+    low: float
+    width: float
+    count: int
+    whole: bool
+
+    def edge(self, index: Any) -> Any:
+        """Return the lower edge of a leaf, or of each in an array."""
+        return self.low + index * self.width
 
 
 @dataclass(frozen=True, slots=True)

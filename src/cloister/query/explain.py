@@ -1,17 +1,22 @@
-"""A plan as text: the cost of each part, the noise, the expected error, and the SQL."""
+"""A plan as text: the cost of each part, the noise, the expected error, the SQL; and the smallest loss for an error."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
 import sqlglot
 
+from cloister.privacy.errors import BadNumber, QueryRefused
+from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian, Numeric
+from cloister.privacy.number import rounded_up, show
 from cloister.query.aggregate import Aggregate
-from cloister.query.plan import Measurement, Plan, cost_text
+from cloister.query.plan import Measurement, Plan
 
-__all__ = ["expected_errors", "explain"]
+__all__ = ["cheapest", "cost_text", "expected_errors", "explain"]
 
+_MOST = 10**6
 _ALL_MEET = "meet the WHERE"
 
 
@@ -108,3 +113,56 @@ def _cells(plan: Plan, group_set: int) -> int:
 def _pretty(statement: str, dialect: str) -> str:
     text = sqlglot.transpile(statement, read=dialect, write=dialect, pretty=True)[0]
     return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def cost_text(plan: Plan) -> str:
+    """Return the cost in words."""
+    if plan.loss is None:
+        return "nothing: it is in the record"
+    delta = f", delta {show(plan.loss.delta)}" if plan.loss.delta else ""
+    return f"{plan.loss.measure} {show(plan.loss.amount)}{delta}"
+
+
+# The smallest loss for an error
+
+
+def cheapest(plan_at: Callable[[Loss], Plan], within: float, pure: bool) -> Plan:
+    """Search for the smallest sufficient loss. The search uses public facts only and costs nothing.
+
+    Args:
+        plan_at: the plan at a given loss.
+        within: the largest half-width an answer's interval may have.
+        pure: whether the account adds epsilons.
+    """
+    if not within > 0:
+        raise BadNumber("within must be positive: how far off an answer may be.")
+    low, high = 1e-9, 1.0
+    while _error(plan_at(_loss(high, pure))) > within:
+        low, high = high, high * 4
+        if high > _MOST:
+            raise QueryRefused(
+                f"no sensible loss reaches an error of {within:g} here. Allow more, or ask of larger groups."
+            )
+    for _ in range(40):
+        middle = (low * high) ** 0.5
+        if _error(plan_at(_loss(middle, pure))) > within:
+            low = middle
+        else:
+            high = middle
+        if high / low < 1.001:
+            break
+    return plan_at(_loss(high, pure))
+
+
+def _loss(amount: float, pure: bool) -> Loss:
+    return Loss("epsilon" if pure else "rho", rounded_up(amount, 4))
+
+
+def _error(plan: Plan) -> float:
+    """Return the largest expected error among the answers."""
+    errors = [expected_error(plan, aggregate) for aggregate in plan.question.aggregates]
+    if None in errors:
+        raise QueryRefused(
+            "the error of this question cannot be told beforehand. Say spend=..., or give `rows` in the schema."
+        )
+    return max(error for error in errors if error is not None)

@@ -9,15 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from cloister.data.statistics import DistinctPairs, DistinctUnits, GroupKey, Sums
+from cloister.data.distinct import DistinctPairs, DistinctUnits
+from cloister.data.statistics import GroupKey, Sums
 from cloister.privacy import conversion
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import QueryRefused
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import Loss, Unit
 from cloister.privacy.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -29,17 +30,22 @@ from cloister.privacy.mechanisms import (
     same_neighbours,
 )
 from cloister.privacy.noise import Source
-from cloister.privacy.number import show
-from cloister.privacy.unit import Unit
-from cloister.query.discovery import Find
+from cloister.query import discovery
+from cloister.query.aggregate import Statistic
+from cloister.query.catalog import Catalog
+from cloister.query.discovery import Find, fitting, most_found, to_find
 from cloister.query.estimate import FAN_OUT
 from cloister.query.from_clause import SourceRows
 from cloister.query.question import Group, Question
-from cloister.query.statistic import Statistic
 
-__all__ = ["KeptRelease", "Measurement", "Plan", "as_noise", "fitting", "make_plan", "most_found"]
+if TYPE_CHECKING:
+    from cloister.query.answer_cache import KeptRelease, Snapshot
 
-_MOST_CELLS = 20_000_000
+__all__ = ["Measurement", "Plan", "as_noise", "make_plan", "plan_question"]
+
+_FEW = 1000  # if at most this many groups can be answered, a plan that finds groups notes it
+# Placeholders for groups that are still to be found, by type. Groups of other types cannot be found.
+_PLACEHOLDERS: Mapping[str, tuple[Any, ...]] = {"text": ("…",), "integer": (0,)}
 _CHOSEN = "rows are chosen by noisy numbers: intervals are wider, so that those of all groups hold together"
 
 
@@ -61,29 +67,6 @@ class EachGroup:
     def release(self, votes: Any, source: Source | None = None) -> list[int]:
         """Return the index chosen in each row of votes."""
         return [self.inner.choose(one, source) for one in votes]
-
-
-@dataclass(frozen=True)
-class KeptRelease:
-    """A release in the record. It is immutable: its noise, which sets its price, and its numbers stay together.
-
-    Attributes:
-        statistic: the fingerprint of the measured statistic.
-        noise: its mechanisms, as stored.
-        mechanisms: the noise.
-        values: the noisy numbers, one array or list for each mechanism.
-    """
-
-    statistic: str
-    noise: str
-    mechanisms: tuple[Mechanism, ...]
-    values: tuple[Any, ...] = field(repr=False)
-
-    @cached_property
-    def id(self) -> str:
-        """The identity of this release. A more precise one has another identity and is charged as new."""
-        numbers = [value.tolist() if hasattr(value, "tolist") else value for value in self.values]
-        return fingerprint(repr((self.statistic, self.noise, numbers)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +190,51 @@ class Plan:
         return explain(self)
 
 
+def plan_question(question: Question, spend: Loss, catalog: Catalog, seen: "Snapshot", confidence: float) -> Plan:
+    """Return the plan of a query on the tables of a catalog.
+
+    Args:
+        question: the query, compiled against the catalog.
+        spend: the most it may cost; with a delta, groups that are not public are found first.
+        catalog: the tables, and the groups that were found before.
+        seen: the record; what is in it costs nothing.
+        confidence: of the intervals.
+    """
+    finds: tuple[Find, ...] = ()
+    asked, hidden = question, [(i, group.name) for i, group in enumerate(question.groups) if group.values is None]
+    known = {i: catalog.groups(question, i) for i, _ in hidden}
+    if spend.delta and hidden and all(question.groups[i].term.type in _PLACEHOLDERS for i, _ in hidden):
+        # Keep the same remainder once the groups are known, so that repeating the question is free.
+        finds, spend = to_find(hidden, spend, question.rows, catalog.unit)
+        finds = tuple(one for one in finds if known[one.group] is None)
+    for i in (i for i, _ in hidden if known[i] is None):
+        question = _with_values(question, i, _PLACEHOLDERS[asked.groups[i].term.type] if finds else None)
+    notes: list[str] = []
+    if hidden:
+        question, notes = fitting(question, {i: found for i, found in known.items() if found is not None})
+    most = most_found(question, [one.group for one in finds]) if finds else _FEW
+    if most < _FEW:
+        notes.append(f"groups that are found: the {most:,} most frequent are answered, as many as fit")
+    plan = make_plan(
+        question,
+        spend,
+        catalog.unit,
+        dialect=catalog.dialect,
+        confidence=confidence,
+        size_hint=question.rows.size,
+        known=(lambda _one: None) if finds else seen.release,  # a placeholder is never in the record
+        secret=catalog.secret,
+    )
+    basis = (seen.number, id(question))
+    return replace(plan, notes=(*plan.notes, *notes), finds=finds, basis=basis, origin=catalog.origin)
+
+
+def _with_values(question: Question, group: int, values: tuple[Any, ...] | None) -> Question:
+    groups = list(question.groups)
+    groups[group] = replace(groups[group], values=values, complete=False)  # rows of groups not found are left out
+    return replace(question, groups=tuple(groups))
+
+
 def make_plan(
     question: Question,
     spend: Loss,
@@ -215,7 +243,7 @@ def make_plan(
     dialect: str,
     confidence: float = 0.95,
     size_hint: int | None = None,
-    known: Callable[[Measurement], KeptRelease | None] = lambda _one: None,
+    known: "Callable[[Measurement], KeptRelease | None]" = lambda _one: None,
     secret: str = "",
 ) -> Plan:
     """Lay out the measurements of a query and divide the loss among them.
@@ -266,61 +294,10 @@ def _check_groups(question: Question) -> None:
         if group.values is None:
             raise QueryRefused(f"the groups of {group.name} are not public. {_ways_out(group)}")
     cells = question.cells
-    if cells > _MOST_CELLS:
+    if cells > discovery.MOST_CELLS:
         raise QueryRefused(
-            f"{cells:,} groups are more than the {_MOST_CELLS:,} that are answered at once. Group by less."
+            f"{cells:,} groups are more than the {discovery.MOST_CELLS:,} that are answered at once. Group by less."
         )
-
-
-def most_found(question: Question, found: Sequence[int]) -> int:
-    """Return the most values of each of these groups that one query can answer, given its other groups."""
-    low, high = 1, _MOST_CELLS
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if _fits(question, dict.fromkeys(found, middle)) else (low, middle - 1)
-    return low
-
-
-def fitting(question: Question, found: Mapping[int, Sequence[tuple[Any, int]]]) -> tuple[Question, list[str]]:
-    """Return a query with the values found for some groups, as many as it can answer, and notes.
-
-    The values with the largest noisy counts are kept: post-processing.
-
-    Args:
-        found: for each of these groups, its values with their noisy counts.
-    """
-    sizes = {i: len(values) for i, values in found.items()}
-    most = max(sizes.values(), default=0)
-    if not _fits(question, sizes):
-        low, high = 1, most
-        while low < high:
-            middle = (low + high + 1) // 2
-            few = {i: min(size, middle) for i, size in sizes.items()}
-            low, high = (middle, high) if _fits(question, few) else (low, middle - 1)
-        most = low
-    groups, notes = list(question.groups), []
-    for i, values in found.items():
-        kept = set(sorted(range(len(values)), key=lambda k: -values[k][1])[:most])
-        listed = tuple(value for k, (value, _) in enumerate(values) if k in kept)
-        groups[i] = replace(groups[i], values=listed, complete=False)  # rows of groups not found are left out
-        if len(listed) < len(values):
-            notes.append(
-                f"groups of {groups[i].name}: the {len(listed):,} most frequent of {len(values):,} that were found are "
-                "answered, as many as fit into one question"
-            )
-    return replace(question, groups=tuple(groups)), notes
-
-
-def _fits(question: Question, sizes: Mapping[int, int]) -> bool:
-    """Return True if a query can be answered when its groups have these sizes."""
-    total = 0
-    for members in question.sets:
-        cells = math.prod(sizes.get(i, len(question.groups[i].values or (None,))) for i in members)
-        extras = [len(need.extra.values) for one in question.aggregates for need in one.needs if need.extra is not None]
-        if cells * max(extras, default=1) > _MOST_CELLS:
-            return False
-        total += cells
-    return total <= _MOST_CELLS
 
 
 def _ways_out(group: Group) -> str:
@@ -361,7 +338,7 @@ def _measurements(
                 assert need.extra is not None
                 own = _sums(question, (*keys, need.extra), (), unit)
                 sizes = _levels(len(need.extra.values)) if need.kind == "tree" else ()
-                if own.cells > _MOST_CELLS:
+                if own.cells > discovery.MOST_CELLS:
                     raise QueryRefused(
                         f"{need.label} in {own.cells:,} cells is too much for one question. Group by less."
                     )
@@ -477,11 +454,3 @@ def _noised(one: Measurement, share: Loss) -> Measurement:
         size = root_above(one.sums.max_rows) * one.sums.unit_weight
     mechanism: Mechanism = kind.for_loss(size, each)
     return replace(one, mechanisms=(mechanism,) * one.parts)
-
-
-def cost_text(plan: Plan) -> str:
-    """Return the cost in words."""
-    if plan.loss is None:
-        return "nothing: it is in the record"
-    delta = f", delta {show(plan.loss.delta)}" if plan.loss.delta else ""
-    return f"{plan.loss.measure} {show(plan.loss.amount)}{delta}"

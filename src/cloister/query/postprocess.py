@@ -1,4 +1,4 @@
-"""Post-processing of the answer: groups beside numbers, arithmetic over them, HAVING, ORDER BY, LIMIT.
+"""Post-processing of the answer: totals that add up, arithmetic over groups and numbers, HAVING, ORDER BY, LIMIT.
 
 All of it works on released numbers, in a separate engine that never reads a row.
 """
@@ -8,11 +8,12 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from sqlglot import exp
 
 from cloister.data.schema import internal
@@ -22,7 +23,9 @@ from cloister.query.expression import Expression, compile_term
 from cloister.query.plan import Plan
 from cloister.query.question import Question
 
-__all__ = ["arrange", "check_arrangement"]
+__all__ = ["arrange", "check_arrangement", "consistent"]
+
+Floats = NDArray[np.float64]
 
 _TYPES = {
     "integer": pa.int64(),
@@ -223,3 +226,63 @@ def _denominators_keep_sign(ends: dict[str, pa.Table], node: exp.Expression) -> 
         )
         safe &= (low > 0) | (high < 0)
     return safe
+
+
+# Consistent totals
+#
+# ROLLUP measures every level separately, and least squares makes them agree.
+#
+# Hay et al. 2010: going up, a total and the sum of its parts are averaged by their variances; going down, the
+# remainder is divided among the parts by theirs. No variance grows. The result has another law, so intervals stay
+# around the measured values (`Noisy.limits`). This holds where every row of a total is in one of its parts. Groups that
+# were found leave rows out, so a total over them stays as measured.
+
+
+def consistent(plan: Plan, values: Sequence[list[Any]]) -> list[list[Any]]:
+    """Return the values with counts and sums made consistent over nested grouping sets."""
+    made = [list(one) for one in values]
+    needs = {need for _, need in plan.needs if need.kind in ("rows", "sum")}
+    for order in _nested(plan.question):
+        for need in needs:
+            places = [plan.needs[group_set, need] for group_set in order]
+            shapes = [plan.measurements[place].sums.cells for place in places]
+            levels = [np.asarray(made[place][0], dtype=np.float64) for place in places]
+            variances = [plan.measurements[place].variance for place in places]
+            for place, level in zip(places, _least_squares(levels, variances, shapes), strict=True):
+                made[place][0] = level
+    return made
+
+
+def _nested(question: Question) -> list[list[int]]:
+    """Return chains of two or more grouping sets, from coarse to fine, in which the parts of each group add up to it.
+
+    Each set begins with all keys of the one before, and the further keys have a value for every row. Return None if the
+    query's sets are not nested.
+    """
+    order = sorted(range(len(question.sets)), key=lambda i: len(question.sets[i]))
+    chains = [order[:1]]
+    for coarse, fine in pairwise(order):
+        above, below = question.sets[coarse], question.sets[fine]
+        if below[: len(above)] != above or len(below) == len(above):
+            return []
+        if all(question.groups[i].complete for i in below[len(above) :]):
+            chains[-1].append(fine)
+        else:
+            chains.append([fine])
+    return [chain for chain in chains if len(chain) > 1]
+
+
+def _least_squares(levels: Sequence[Floats], variances: Sequence[float], cells: Sequence[int]) -> list[Floats]:
+    best, spread = [levels[-1]], [variances[-1]]
+    for level, variance, size in zip(levels[-2::-1], variances[-2::-1], cells[-2::-1], strict=True):
+        parts = best[0].reshape(size, -1)
+        of_sum = spread[0] * parts.shape[1]
+        weight = of_sum / (of_sum + variance)
+        best.insert(0, weight * level + (1 - weight) * parts.sum(axis=1))
+        spread.insert(0, weight * variance)
+    agreed = [best[0]]
+    for mine in best[1:]:
+        parts = mine.reshape(len(agreed[-1]), -1)
+        left_over = (agreed[-1] - parts.sum(axis=1)) / parts.shape[1]
+        agreed.append((parts + left_over[:, None]).ravel())
+    return agreed

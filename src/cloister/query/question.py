@@ -13,8 +13,7 @@ from cloister.privacy.errors import QueryRefused
 from cloister.query.aggregate import Aggregate, compile_aggregate, is_aggregate
 from cloister.query.expression import Expression, Scope, compile_term
 from cloister.query.from_clause import SourceRows, compile_relation, from_clause, refuse_extras, with_clause
-from cloister.query.grammar import refuse_cut, refuse_dropped, refuse_reserved, refuse_unread
-from cloister.query.sql_text import LONGEST, is_text, parse
+from cloister.query.sql_text import LONGEST, is_text, parse, refuse_cut, refuse_dropped, refuse_reserved, refuse_unread
 
 __all__ = ["Group", "Output", "Question", "ask", "relation"]
 

@@ -1,9 +1,11 @@
-"""Execution of a plan: charge, read once, add noise, estimate, arrange. Rows are read in `_look` and nowhere else."""
+"""From a query to its answer: plan, charge, read once, add noise, estimate, arrange.
 
-from collections.abc import Callable, Mapping, Sequence
+Rows are read in `_look` and, where groups must be found, in `discovery.keys_in`; nowhere else.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,86 +13,162 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cloister.data.statistics import Engine
-from cloister.privacy.errors import CloisterError, QueryRefused
+from cloister.privacy.errors import BadLoss, BadProbability, CloisterError, OverBudget, QueryRefused
 from cloister.privacy.ledger import Account
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import Loss, check_loss
 from cloister.privacy.measure import measure_all
 from cloister.privacy.noise import SYSTEM, Source
+from cloister.privacy.number import Number, rational, show
 from cloister.privacy.receipt import Receipt
 from cloister.query.aggregate import Aggregate
-from cloister.query.analyst import Analyst
+from cloister.query.analyst import Analyst, Payers
 from cloister.query.answer import Answer
-from cloister.query.answer_cache import made_release
+from cloister.query.answer_cache import AnswerCache, Snapshot, made_release
+from cloister.query.catalog import Catalog, Found
+from cloister.query.discovery import find_groups, fitting, keys_sql
 from cloister.query.estimate import FAN_OUT, Estimate, Noisy, Tree
-from cloister.query.plan import Measurement, Plan
-from cloister.query.postprocess import arrange
-from cloister.query.question import Question
+from cloister.query.explain import cheapest
+from cloister.query.plan import Measurement, Plan, as_noise, plan_question
+from cloister.query.postprocess import arrange, check_arrangement, consistent
 
-__all__ = ["nothing_found", "rehearse", "run_plan"]
-
-
-# Consistent totals: ROLLUP measures every level separately, and least squares makes them agree. Post-processing.
-#
-# Hay et al. 2010: going up, a total and the sum of its parts are averaged by their variances; going down, the
-# remainder is divided among the parts by theirs. No variance grows. The result has another law, so intervals stay
-# around the measured values (`Noisy.limits`). This holds where every row of a total is in one of its parts. Groups that
-# were found leave rows out, so a total over them stays as measured.
+__all__ = ["answer_plan", "nothing_found", "plan_sql", "rehearse", "run_plan"]
 
 
-Floats = NDArray[np.float64]
+_LEAST_RISK = 1e-9  # of a confidence and of its complement
+_SMALL_DELTA = Fraction(1, 10**9)
 
 
-def consistent(plan: Plan, values: Sequence[list[Any]]) -> list[list[Any]]:
-    """Return the values with counts and sums made consistent over nested grouping sets."""
-    made = [list(one) for one in values]
-    needs = {need for _, need in plan.needs if need.kind in ("rows", "sum")}
-    for order in _nested(plan.question):
-        for need in needs:
-            places = [plan.needs[group_set, need] for group_set in order]
-            shapes = [plan.measurements[place].sums.cells for place in places]
-            levels = [np.asarray(made[place][0], dtype=np.float64) for place in places]
-            variances = [plan.measurements[place].variance for place in places]
-            for place, level in zip(places, _least_squares(levels, variances, shapes), strict=True):
-                made[place][0] = level
-    return made
+def plan_sql(
+    sql: str,
+    catalog: Catalog,
+    account: Account,
+    record: AnswerCache,
+    *,
+    spend: Loss | None,
+    within: Number | None,
+    confidence: Number,
+) -> Plan:
+    """Return the plan of a query that may cost `spend`, or may err by `within`. It costs nothing and reads no row."""
+    record.refresh()
+    if spend is not None:
+        check_loss(spend)
+    question = catalog.ask(sql)
+    check_arrangement(question)
+    share = float(rational(confidence, "confidence"))
+    if not _LEAST_RISK <= share <= 1 - _LEAST_RISK:  # before the charge, not after
+        raise BadProbability(f"confidence must lie between 1e-9 and 1 - 1e-9, got {share!r}. Write '0.95'.")
+
+    def plan_at(loss: Loss) -> Plan:
+        return plan_question(question, loss, catalog, record.snapshot(), share)
+
+    if spend is not None and within is None:
+        plan = plan_at(spend)
+        rehearse(plan)
+        account.price(plan.spend)  # a pure account cannot pay in rho: refuse before anything is asked
+        return plan
+    if spend is not None or within is None:
+        raise BadLoss(
+            "say what the answer may cost (spend=rho('0.01')) or how wrong it may be (within=5), one of them."
+        )
+    plan = cheapest(plan_at, float(rational(within, "within")), account.kind == "pure")
+    rehearse(plan)
+    return plan
 
 
-def _nested(question: Question) -> list[list[int]]:
-    """Return chains of two or more grouping sets, from coarse to fine, in which the parts of each group add up to it.
+def answer_plan(
+    plan: Plan, catalog: Catalog, payers: Payers, record: AnswerCache, *, source: Source | None = None
+) -> Answer:
+    """Run a plan on the tables it was made for: make it again if the record has grown, charge, read, add noise.
 
-    Each set begins with all keys of the one before, and the further keys have a value for every row. Return None if the
-    query's sets are not nested.
+    Args:
+        plan: made by `plan_question` for the same catalog.
+        catalog: the tables.
+        payers: the accounts that are charged.
+        record: the releases so far; new ones are entered.
+        source: the source of random bits.
+
+    Privacy: the plan's loss; none if all it needs was released before.
     """
-    order = sorted(range(len(question.sets)), key=lambda i: len(question.sets[i]))
-    chains = [order[:1]]
-    for coarse, fine in pairwise(order):
-        above, below = question.sets[coarse], question.sets[fine]
-        if below[: len(above)] != above or len(below) == len(above):
-            return []
-        if all(question.groups[i].complete for i in below[len(above) :]):
-            chains[-1].append(fine)
-        else:
-            chains.append([fine])
-    return [chain for chain in chains if len(chain) > 1]
+    if not isinstance(plan, Plan):
+        raise QueryRefused("run takes a plan. Write ds.run(ds.plan(sql, spend=rho('0.01'))), or ds.sql(sql, spend=…).")
+    if plan.origin != catalog.origin:  # its statements contain the rows, unit and caps of the dataset it was made for
+        raise QueryRefused(
+            "this plan was made for another dataset, another view of it, or another reader. Plan the question here."
+        )
+    record.refresh()
+    seen = record.snapshot()  # price and answer come from this one snapshot, whatever other threads enter
+    if plan.basis != (seen.number, id(plan.question)):  # the record has grown since, or the question changed
+        plan = _again(plan, catalog, seen)
+    rehearse(plan)  # its question may have been replaced, or its groups found, since it was made
+    terms = [plan.question.groups[one.group].term for one in plan.finds]
+    searches = [keys_sql(plan.question.rows, term, catalog.unit, "…", catalog.dialect) for term in terms]
+    for statement in (*searches, *plan.statements()):  # one that the engine rejects costs nothing
+        catalog.engine.prepare(statement)
+    if plan.finds:
+        return _find_then_run(plan, catalog, payers, record, source)
+    try:
+        return run_plan(
+            plan,
+            catalog.engine,
+            payers.account,
+            reader=payers.reader,
+            version=catalog.version,
+            source=source,
+            record=seen.values,
+            keep=record.keep,
+        )
+    except OverBudget as error:
+        raise _explained(error, payers.account, plan.spend) from None
 
 
-def _least_squares(levels: Sequence[Floats], variances: Sequence[float], cells: Sequence[int]) -> list[Floats]:
-    best, spread = [levels[-1]], [variances[-1]]
-    for level, variance, size in zip(levels[-2::-1], variances[-2::-1], cells[-2::-1], strict=True):
-        parts = best[0].reshape(size, -1)
-        of_sum = spread[0] * parts.shape[1]
-        weight = of_sum / (of_sum + variance)
-        best.insert(0, weight * level + (1 - weight) * parts.sum(axis=1))
-        spread.insert(0, weight * variance)
-    agreed = [best[0]]
-    for mine in best[1:]:
-        parts = mine.reshape(len(agreed[-1]), -1)
-        left_over = (agreed[-1] - parts.sum(axis=1)) / parts.shape[1]
-        agreed.append((parts + left_over[:, None]).ravel())
-    return agreed
+def _again(plan: Plan, catalog: Catalog, seen: Snapshot) -> Plan:
+    if plan.finds:  # it was laid out for a placeholder: start again from the original question
+        assert plan.loss is not None
+        return plan_question(catalog.ask(plan.question.text), plan.loss, catalog, seen, plan.confidence)
+    again = plan_question(plan.question, plan.spend, catalog, seen, plan.confidence)
+    return replace(again, notes=tuple(dict.fromkeys([*again.notes, *plan.notes])))
 
 
-Released = Mapping[str, tuple[Any, ...]]
+def _find_then_run(plan: Plan, catalog: Catalog, payers: Payers, record: AnswerCache, source: Source | None) -> Answer:
+    """Find a query's groups, then count in them. Two charges: the second read depends on the first answer."""
+    question, notes, receipts, told = plan.question, list[str](), list[Receipt](), dict[int, Found]()
+    assert plan.loss is not None
+    for account in payers.accounts:  # do not start a search whose result could not be used
+        payers.account.book.balance(account.rules.key).add(account.price(plan.loss))
+    for find in plan.finds:
+        found = find_groups(question, find, catalog, payers, source)
+        told[find.group] = found.value
+        if found.private and found.value:
+            catalog.keep_groups(question, find.group, found.value)
+        assert found.receipt is not None
+        receipts.append(found.receipt)
+        entry = found.receipt.body["ledger"]["entry"]
+        notes.append(f"{find} (entry {entry} of the ledger); rows of other groups are left out")
+    if not all(told.values()):
+        return nothing_found(plan, notes, receipts)
+    for i, group in enumerate(question.groups):  # groups known before count towards the same limit
+        known = None if group.complete else catalog.groups(question, i)
+        told |= {} if known is None else {i: known}
+    question, left_out = fitting(question, told)
+    notes += left_out
+    then = plan_question(question, plan.spend, catalog, record.snapshot(), plan.confidence)
+    answer = answer_plan(then, catalog, payers, record, source=source)
+    loss = sum((one.mechanism.loss for one in plan.finds), start=answer.loss)
+    return replace(answer, loss=loss, notes=(*notes, *answer.notes), search=tuple(receipts))
+
+
+def _explained(error: OverBudget, account: Account, spend: Loss) -> OverBudget:
+    """Return the refusal, with a hint if a pure epsilon was to be paid by an account that adds rho."""
+    if account.kind == "pure" or spend.measure != "epsilon" or spend.delta:
+        return error
+    said = str(error).removeprefix(f"{error.code}: ")
+    said += f" This account adds up in rho, and a pure {spend} costs much of it."
+    if account.left.delta > _SMALL_DELTA:
+        with_delta = Loss("epsilon", spend.amount, _SMALL_DELTA, spend.relation)
+        said += f" With a delta it costs {as_noise(with_delta)[0]}: write 'epsilon {show(spend.amount)}, delta 1e-9'."
+    explained = OverBudget(said)
+    explained.decision = error.decision
+    return explained
 
 
 def rehearse(plan: Plan) -> None:

@@ -1,6 +1,5 @@
 """The analyst's shell. SQL that ends with a semicolon is a query; a line that begins with a backslash is a command."""
 
-import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -14,7 +13,7 @@ from rich.text import Text
 from cloister.data.schema import Column, Schema
 from cloister.privacy.errors import BadInput, BadLoss, CloisterError, OverBudget
 from cloister.privacy.ledger import Account
-from cloister.privacy.loss import Loss, epsilon, rho
+from cloister.privacy.loss import Loss
 from cloister.privacy.number import rational
 from cloister.query.answer import Answer
 from cloister.query.display import plain_console, show_answer
@@ -22,9 +21,7 @@ from cloister.query.explain import explain
 from cloister.query.plan import Plan
 from cloister.query.prompt import BARE, LineReader
 
-__all__ = ["COMMANDS", "Conversation", "Shell", "parse_loss", "plan_of", "working"]
-
-_LOSS = re.compile(r"(?:(epsilon|rho)\s*[ =]?\s*)?([^\s,=]+)(?:\s*[,\s]\s*delta\s*[ =]?\s*([^\s,=]+))?", re.IGNORECASE)
+__all__ = ["COMMANDS", "Conversation", "Shell", "plan_of", "working"]
 
 
 class Conversation(Protocol):
@@ -44,22 +41,6 @@ class Conversation(Protocol):
     def run(self, plan: Plan) -> Answer:
         """Run a plan."""
         ...
-
-
-def parse_loss(text: str) -> Loss:
-    """Parse a loss.
-
-    >>> print(parse_loss("rho 0.01")), print(parse_loss("epsilon 1, delta 1e-6")), print(parse_loss("0.5"))
-    rho 0.01
-    epsilon 1, delta 1e-06
-    epsilon 0.5
-    (None, None, None)
-    """
-    found = _LOSS.fullmatch(text.strip())
-    if found is None:
-        raise BadLoss(f"{text!r:.60} is no loss. Write 'rho 0.01', 'epsilon 1, delta 1e-6', or '0.5' for epsilon 0.5.")
-    measure, amount, delta = found.groups()
-    return (rho if (measure or "").lower() == "rho" else epsilon)(amount, delta=delta)
 
 
 def plan_of(dataset: Conversation, sql: str, spend: Loss | None, within: str | None, confidence: str) -> Plan:
@@ -165,7 +146,7 @@ class Shell:
         self._say(f"{account}\nspent {account.spent}\nleft  {account.left}")
 
     def _spend(self, text: str) -> None:
-        self.spend = parse_loss(text) if text else self.spend
+        self.spend = Loss.parse(text, bare=True) if text else self.spend
         self._say(f"An answer may cost {self.spend}." if self.spend else "Nothing is set. Write \\spend rho 0.01")
 
     def _within(self, text: str) -> None:

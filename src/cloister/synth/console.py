@@ -14,12 +14,12 @@ from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cloister.data.private_data import PrivateData
 from cloister.data.schema import Column, Schema, Table
 from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadBounds, BadInput, BadSource, MissingExtra
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import ROW, Loss
 from cloister.privacy.number import rational
-from cloister.privacy.unit import ROW
 from cloister.synth.domain.axis import Axis
 from cloister.synth.domain.cuts import PrivateCuts
 from cloister.synth.domain.domain import read_domain
@@ -108,7 +108,7 @@ def own_options(method: str, **given: Any) -> dict[str, Any]:
 
 
 def read_bins(
-    data: Any,
+    data: PrivateData,
     method: str,
     bins: int | None,
     cuts: Mapping[str, Sequence[str]] | None,
@@ -127,7 +127,10 @@ def read_bins(
     if not cuts:
         return usual
     domain, _ = read_domain(data, bins=usual, **asked)
-    own = {name: _cuts(domain.axis(name), data.schema.tables[domain.table].columns[name], cuts[name]) for name in cuts}
+    own = {
+        name: _cuts(domain.axis(name), data.tables.schema.tables[domain.table].columns[name], cuts[name])
+        for name in cuts
+    }
     return {**dict.fromkeys(domain.names, usual), **own}
 
 
@@ -150,7 +153,7 @@ def shared_out(spend: Loss, share: Fraction | None) -> tuple[Loss, Loss | None]:
     return budget.part(1 - share), budget.part(share)
 
 
-def check_paid(data: Any, losses: Sequence[Loss]) -> None:
+def check_paid(data: PrivateData, losses: Sequence[Loss]) -> None:
     """Refuse, before the first of several charges, a total that the account cannot pay.
 
     Raises:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from cloister.data.private_data import PrivateData
 from cloister.privacy.errors import BadInput, CloisterError
 from cloister.privacy.loss import Loss
 from cloister.synth.options import check_names, check_whole
@@ -159,7 +160,7 @@ class Pipeline:
         if not callable(self.generator) or not tests or not isinstance(self.options, dict):
             raise BadInput("a pipeline has a generator, a list of tests such as within_loss(…), and a dict of options.")
 
-    def run(self, ds: Any, *, spend: Loss, rows: int | None = None) -> PipelineRun:
+    def run(self, ds: PrivateData, *, spend: Loss, rows: int | None = None) -> PipelineRun:
         """Run all stages.
 
         Privacy: the spend, charged once, whatever the verdicts. Tests see released values only, and rows are sampled

@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cloister.data.private_data import ColumnFacts, PrivateData
 from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadInput, LookFailed
-from cloister.privacy.ledger import Ledger
-from cloister.privacy.loss import Loss
-from cloister.privacy.unit import ROW, Unit
+from cloister.privacy.ledger import Account, Ledger
+from cloister.privacy.loss import ROW, Loss, Unit
 from cloister.synth.domain.domain import Domain, check_rows, read_domain
 from cloister.synth.output.cost import cost_text
 
@@ -54,12 +54,12 @@ __all__ = ["METHODS", "Synthesis", "method_of", "plan", "usual_bins"]
 class Rehearsed:
     """Dataset without rows, with a temporary account."""
 
-    def __init__(self, data: Any, account: Any, rows: int) -> None:
+    def __init__(self, data: PrivateData, account: Account, rows: int) -> None:
         self.account, self.reader, self.version = account, None, ""
-        self.schema, self.tables = data.schema, data.tables
+        self.schema, self.tables = data.tables.schema, data.tables
         self._data, self._rows = data, rows
 
-    def columns(self, table: str) -> Any:
+    def columns(self, table: str) -> Mapping[str, ColumnFacts]:
         """Return the columns of the dataset."""
         return self._data.columns(table)
 
@@ -258,7 +258,7 @@ class Synthesis:
 
 
 def plan(
-    data: Any,
+    data: PrivateData,
     method: str,
     *,
     spend: Loss,
@@ -284,7 +284,7 @@ def plan(
     domain, _ = read_domain(data, table=table, columns=columns, bins=bins)
     check_rows(domain, rows)
     data.account.price(budget.loss)  # a pure account cannot pay in rho: report this before anything else is checked
-    size = data.schema.tables[domain.table].rows or rows
+    size = data.tables.schema.tables[domain.table].rows or rows
     pretended = (size or _MANY_ROWS) if method in _BY_SIZE else 0
     # Numbers may overflow where there is nothing to find: a dry run is about steps, not about its model.
     quiet = np.errstate(all="ignore")
@@ -307,7 +307,7 @@ def plan(
     return Synthesis(
         method,
         domain,
-        data.schema.unit,
+        data.tables.schema.unit,
         budget.loss,
         rows,
         size,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cloister.data.private_data import PrivateData
 from cloister.privacy.budget_split import budget_share
 from cloister.privacy.filter import PrivacyFilter, release_steps
 from cloister.privacy.loss import Loss
@@ -60,7 +61,7 @@ Steps = Callable[[Measurer, Progress], GeneratorResult]
 
 
 def synthesise(
-    data: Any,
+    data: PrivateData,
     steps: Steps,
     *,
     method: str,

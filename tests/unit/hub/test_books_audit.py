@@ -13,7 +13,7 @@ from cloister.hub.core.database import Base, Database
 from cloister.hub.core.models import AuditEntry
 from cloister.hub.core.trail import Entry, verify_export
 from cloister.privacy.errors import BadNumber, HeadRejected, LedgerBroken
-from cloister.privacy.ledger.head import Head
+from cloister.privacy.ledger.chain import Head
 from cloister.privacy.loss import rho
 from cloister.privacy.signing import SigningKey
 

@@ -7,7 +7,7 @@ import pytest
 from cloister.hub.policy import cost
 from cloister.hub.policy.policy import Approval, Budget, Policy
 from cloister.privacy.errors import BadLoss, OverBudget, WrongMeasure
-from cloister.privacy.ledger.rules import Rules
+from cloister.privacy.ledger.account import Rules
 from cloister.privacy.loss import Loss, epsilon, rho
 
 

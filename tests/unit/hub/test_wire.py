@@ -25,8 +25,7 @@ from cloister.client.wire import (
 )
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.privacy.errors import BadForm, BadLoss, BadNumber, ReceiptRejected
-from cloister.privacy.loss import Loss, Relation
-from cloister.privacy.unit import Unit
+from cloister.privacy.loss import Loss, Relation, Unit
 from cloister.query.answer import Answer
 
 amounts = st.fractions(min_value=Fraction(1, 10**12), max_value=1000)

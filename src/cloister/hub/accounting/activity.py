@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from cloister.hub.core.database import now
 from cloister.hub.core.models import AuditEntry, Dataset, Job, Person, Spent
 from cloister.hub.core.notices import tell
-from cloister.privacy.ledger.rules import Rules
+from cloister.privacy.ledger.account import Rules
 from cloister.privacy.loss import Loss
 
 if TYPE_CHECKING:

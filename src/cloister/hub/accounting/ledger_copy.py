@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cloister.privacy.ledger import Head, Report, verify
-from cloister.privacy.ledger.entry import Entry
-from cloister.privacy.ledger.head_file import HeadFile
-from cloister.privacy.ledger.store import open_store
+from cloister.privacy.ledger.chain import Entry
+from cloister.privacy.ledger.store import HeadFile, open_store
 
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from cloister.privacy.errors import LedgerBroken
-from cloister.privacy.ledger.entry import BEFORE_ALL, Entry
+from cloister.privacy.ledger.chain import BEFORE_ALL, Entry
 from cloister.privacy.ledger.store import open_store
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from cloister.hub.core.database import Database, now
 from cloister.hub.core.models import AuditEntry
 from cloister.hub.core.trail import BEFORE_ALL, FORM, SIGNED, Entry, Replay, plain, statement
 from cloister.privacy.canonical import canonical
-from cloister.privacy.ledger.head import Head
-from cloister.privacy.ledger.head_file import HeadFile
+from cloister.privacy.ledger.chain import Head
+from cloister.privacy.ledger.store import HeadFile
 from cloister.privacy.signing import SigningKey
 
 __all__ = ["Audit"]

@@ -17,7 +17,7 @@ from typing import Any
 
 from cloister.privacy.canonical import canonical
 from cloister.privacy.errors import BadNumber, CloisterError, HeadRejected, LedgerBroken
-from cloister.privacy.ledger.head import Head
+from cloister.privacy.ledger.chain import Head
 from cloister.privacy.loss import Loss
 from cloister.privacy.signing import PublicKey
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cloister.data.schema import TYPES, Column, Schema, Table
 from cloister.data.schema_file import CONFIRM, plain, read, to_yaml
-from cloister.privacy.unit import ROW
+from cloister.privacy.loss import ROW
 
 __all__ = ["ColumnForm", "SchemaForm", "TableForm"]
 

@@ -22,7 +22,7 @@ from cloister.hub.core import models
 from cloister.hub.jobs.job_ledger import ClosedBook
 from cloister.hub.policy.views import TableView, select, visible
 from cloister.privacy.ledger import Account
-from cloister.privacy.ledger.rules import Rules
+from cloister.privacy.ledger.account import Rules
 from cloister.privacy.loss import Loss
 from cloister.query.analyst import Analyst
 from cloister.query.answer_cache import AnswerCache

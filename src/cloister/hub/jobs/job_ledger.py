@@ -24,9 +24,8 @@ from cloister.hub.policy.policy import Policy
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import NotNow, Refused
 from cloister.privacy.ledger import Account, Charge, Entry, Ledger
-from cloister.privacy.ledger.account import Balance
-from cloister.privacy.ledger.head import Head
-from cloister.privacy.ledger.rules import Priced
+from cloister.privacy.ledger.account import Balance, Priced
+from cloister.privacy.ledger.chain import Head
 from cloister.privacy.loss import Loss
 from cloister.privacy.signing import SigningKey
 

@@ -1,6 +1,6 @@
 """Limits and approvals of a policy, compared exactly.
 
-An account adds either pure epsilons or rhos (privacy/ledger/rules.py). Every limit of a policy is turned into the same
+An account adds pure epsilons or rhos (privacy/ledger/account.py). Every limit of a policy is turned into the same
 kind of cap that an account with that budget would have; a limit of the other kind is refused when the policy is read,
 since an epsilon and a rho have no exact order.
 """
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from cloister.hub.policy.policy import Budget, Policy
 from cloister.privacy.errors import BadInput, BadLoss, OverBudget
-from cloister.privacy.ledger.rules import Rules
+from cloister.privacy.ledger.account import Rules
 from cloister.privacy.loss import Loss, epsilon, rho
 from cloister.privacy.number import show
 

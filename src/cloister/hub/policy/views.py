@@ -20,12 +20,11 @@ import sqlglot
 from sqlglot import exp
 
 from cloister.data.schema import Column, Schema, Table
-from cloister.dataset import base_rows
 from cloister.privacy.errors import QueryRefused
+from cloister.query.catalog import base_rows
 from cloister.query.expression import Expression
 from cloister.query.from_clause import SourceRows, compile_relation
-from cloister.query.grammar import refuse_unread
-from cloister.query.sql_text import parse, parse_condition
+from cloister.query.sql_text import parse, parse_condition, refuse_unread
 
 __all__ = [
     "FACTS",

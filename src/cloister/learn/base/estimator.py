@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
+from cloister.data.private_data import PrivateData
 from cloister.learn.base.inputs import check_asked, check_parameters, is_dataset
 from cloister.learn.base.nested_budget import DryRun, part_of, paying_now, refuse_free_scores
 from cloister.learn.base.quiet import Quiet
@@ -31,10 +32,9 @@ from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter, release_steps
 from cloister.privacy.ledger import Account, Ledger
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import ROW, Loss, Unit
 from cloister.privacy.noise import SYSTEM, SeededSource, Source
 from cloister.privacy.release import Release
-from cloister.privacy.unit import ROW, Unit
 
 if TYPE_CHECKING:
     from cloister.learn.base.row_source import FetchedTable
@@ -111,7 +111,9 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
                 raise AttributeError(f"{type(self).__name__} has no {name}: {_ABSENT[name]}")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def _train(self, steps: Callable[[PrivacyFilter, BudgetShare], T], data: Any = None, asked: str = "") -> T:
+    def _train(
+        self, steps: Callable[[PrivacyFilter, BudgetShare], T], data: PrivateData | None = None, asked: str = ""
+    ) -> T:
         """Charge the spend, run the steps, and keep the receipt.
 
         Args:
@@ -168,7 +170,7 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
         meter: PrivacyFilter | DryRun,
         steps: Callable[[PrivacyFilter, BudgetShare], T],
         budget: BudgetShare,
-        data: Any,
+        data: PrivateData | None,
     ) -> T:
         """Train as one of several fits under one charge, with one receipt (learn/base/nested_budget.py)."""
         unit = ROW
@@ -211,7 +213,7 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
     def _source(self) -> Source:
         return SYSTEM if self.random_state is None else SeededSource(str(self.random_state))
 
-    def _payers(self, loss: Loss, data: Any) -> tuple[list[Account], Unit, str, str]:
+    def _payers(self, loss: Loss, data: PrivateData | None) -> tuple[list[Account], Unit, str, str]:
         """Return the accounts to charge, the unit, the version of the data, and the label of the work."""
         if data is not None and is_dataset(data):
             if self.account is not None or self.ledger is not None:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 from cloister.learn.base.cells import Categories, numbers_in
 from cloister.learn.base.containers import is_frame, is_table, read_column, read_rows
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
+
+if TYPE_CHECKING:
+    from cloister.data.private_data import PrivateData
 
 __all__ = [
     "Box",
@@ -399,7 +402,7 @@ def _prepare_first(estimator: Any) -> str:
     return " It was fitted on a dataset: bring rows into its form first, model.predict(learn.prepare(model, rows))."
 
 
-def is_dataset(thing: object) -> bool:
+def is_dataset(thing: object) -> TypeGuard["PrivateData"]:
     """Return True if it is a Cloister dataset: tables, and an account to charge."""
     return (
         not is_frame(thing) and hasattr(thing, "tables") and hasattr(thing, "account")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from cloister.data.dialect import as_double, literal, rounded_near_zero
+from cloister.data.private_data import PrivateData
 from cloister.data.private_table import PrivateTable, values_of
 from cloister.data.schema import Column
 from cloister.data.statistics import Value, grid_value
@@ -34,7 +35,7 @@ _TINY = 1e-100  # a difference from a number that is not tiny is at least its la
 
 
 def read_names(
-    data: Any, table: str | None, target: str | None, features: Sequence[str] | None, *, predicts: bool = True
+    data: PrivateData, table: str | None, target: str | None, features: Sequence[str] | None, *, predicts: bool = True
 ) -> tuple[str, ...]:
     """Return the columns to learn from: those named, or all usable ones. Uses public facts alone."""
     if predicts and target is None:
@@ -53,7 +54,9 @@ def _usable(column: Column) -> bool:
     return column.type == "boolean" or column.categories is not None or column.bounds is not None
 
 
-def read_relation(data: Any, table: str | None, columns: Sequence[str], *, unbounded: bool = False) -> PrivateTable:
+def read_relation(
+    data: PrivateData, table: str | None, columns: Sequence[str], *, unbounded: bool = False
+) -> PrivateTable:
     """Return the rows of a dataset with these columns, through its views. No row is read.
 
     Args:

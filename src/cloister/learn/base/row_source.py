@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.data.private_data import PrivateData
 from cloister.data.schema import Column
 from cloister.learn.base.bins import BinnedFeature, Columns, read_axes
 from cloister.learn.base.frame import Floats
@@ -49,7 +50,7 @@ class FetchedTable:
         fill: replaces NULL in numbers.
     """
 
-    data: Any
+    data: PrivateData
     relation: PrivateTable
     features: tuple[str, ...]
     target: str | None
@@ -157,7 +158,7 @@ def _codes(column: Any, facts: Column, listed: Sequence[Any]) -> Integers:
 
 
 def fetch(
-    data: Any,
+    data: PrivateData,
     target: str | None,
     features: Sequence[str] | None,
     table: str | None,
@@ -193,7 +194,7 @@ def fetch(
 
 
 def fetch_numbers(
-    data: Any, features: Sequence[str] | None, table: str | None, fill: float | None, *, find: bool
+    data: PrivateData, features: Sequence[str] | None, table: str | None, fill: float | None, *, find: bool
 ) -> FetchedTable:
     """Check columns that are numbers, without a target."""
     if not features:

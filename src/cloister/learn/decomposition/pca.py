@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from cloister.data.private_data import PrivateData
 from cloister.learn.base.bounds_search import find_box, wants_bounds
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.frame import Frame, read_frame, shorten
@@ -235,7 +236,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         scatter, noise = release_matrix(meter, lambda: exact_product(len(look()), cells), reach, rest.loss)
         return main_directions(scatter * unit**2, noise * unit**2, seen.rows, mean, frame.scale, count)
 
-    def _fit_dataset(self, data: Any, features: Sequence[str] | None, table: str | None) -> Self:
+    def _fit_dataset(self, data: PrivateData, features: Sequence[str] | None, table: str | None) -> Self:
         if self.method in TEXTBOOK:
             raise BadInput(f"the {self.method} method is for lessons, which need rows as arrays.")
         if self.method == "power" or wants_bounds(self.bounds):
@@ -265,7 +266,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         keep_features(self, len(design.names), design.names, dataset=True)
         return self
 
-    def _fit_rows(self, data: Any, features: Sequence[str] | None, table: str | None) -> Self:
+    def _fit_rows(self, data: PrivateData, features: Sequence[str] | None, table: str | None) -> Self:
         """Fit by methods that an engine cannot run: rows are read into this process (learn/base/row_source.py)."""
         find = wants_bounds(self.bounds)
         source = fetch_numbers(data, features, table, self.fill, find=find)

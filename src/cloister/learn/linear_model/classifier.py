@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
+from cloister.data.private_data import PrivateData
 from cloister.learn.base.bounds_search import find_box, wants_bounds
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.frame import Floats, Frame, read_frame
@@ -140,7 +141,7 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         return PrivateRows(table, given, listed, self._framed(self.bounds, table.width))
 
     def _table_rows(
-        self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None
+        self, data: PrivateData, target: str | None, features: Sequence[str] | None, table: str | None
     ) -> FetchedRows:
         """Check a dataset, whose schema has bounds and classes."""
         find = wants_bounds(self.bounds)

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.data.private_data import PrivateData
 from cloister.learn.base.bounds_search import wants_bounds
 from cloister.learn.base.frame import Floats, Frame
 from cloister.learn.base.inputs import is_dataset, keep_features
@@ -292,7 +293,9 @@ class LogisticRegression(LinearClassifier):
         known = survey.rows if survey.rows >= _LEAST_ROWS * survey.noise else 0.0
         return LinearModel.of(fitted, data.frame, errors), known
 
-    def _fit_engine(self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None) -> Self:
+    def _fit_engine(
+        self, data: PrivateData, target: str | None, features: Sequence[str] | None, table: str | None
+    ) -> Self:
         names = read_names(data, table, target, features)
         assert target is not None
         relation = read_relation(data, table, [*names, target])

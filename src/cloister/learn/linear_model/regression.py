@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from cloister.data.private_data import PrivateData
 from cloister.learn.base.bounds_search import find_box, wants_bounds
 from cloister.learn.base.cells import numbers_in
 from cloister.learn.base.estimator import PrivateEstimator
@@ -161,7 +162,9 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         keep_features(self, width, given.names)
         return self
 
-    def _fit_dataset(self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None) -> Self:
+    def _fit_dataset(
+        self, data: PrivateData, target: str | None, features: Sequence[str] | None, table: str | None
+    ) -> Self:
         if target is None or not features or target in features:
             raise BadInput("say what to predict from what: fit(ds, target='stay_days', features=['age', 'ward']).")
         design = EngineDesign(read_relation(data, table, [*features, target]), tuple(features), target, self.fill)

@@ -5,14 +5,14 @@ other people's rows, the split cannot be chosen without the owner's secret, and 
 about one side reveals nothing about the people of the other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
+from cloister.data.private_data import ColumnFacts, PrivateData
 from cloister.data.private_table import PrivateTable
 from cloister.data.schema import UNIT
 from cloister.privacy.errors import BadInput
@@ -44,13 +44,13 @@ class Portion:
         empty: True if it holds no people: a fit on it is a dry run.
     """
 
-    def __init__(self, data: Any, below: int | None, *, inside: bool) -> None:
+    def __init__(self, data: PrivateData, below: int | None, *, inside: bool) -> None:
         self.account, self.reader, self.version = data.account, data.reader, data.version
         self.empty = below is None
-        self.tables = replace(data.tables, engine=_Nobody(data.tables.engine.dialect)) if self.empty else data.tables
+        self.tables = replace(data.tables, engine=_Nobody(data.tables.engine.dialect)) if self.empty else data.tables  # type: ignore[arg-type]
         self._data, self._below, self._inside = data, below, inside
 
-    def columns(self, table: str) -> Any:
+    def columns(self, table: str) -> Mapping[str, ColumnFacts]:
         """Return the columns of a table, as in the dataset."""
         return self._data.columns(table)
 
@@ -70,12 +70,12 @@ class Portion:
         return found.where((exp.LT if self._inside else exp.GTE)(this=hashed, expression=limit))
 
 
-def sides(data: Any, one_in: int) -> tuple[Portion, Portion]:
+def sides(data: PrivateData, one_in: int) -> tuple[Portion, Portion]:
     """Split into all people but about one in `one_in`, and the rest."""
     below = 16**_DIGITS // one_in
     return Portion(data, below, inside=False), Portion(data, below, inside=True)
 
 
-def nobody(data: Any) -> Portion:
+def nobody(data: PrivateData) -> Portion:
     """Return the dataset without any people."""
     return Portion(data, None, inside=True)

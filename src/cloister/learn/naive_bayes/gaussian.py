@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.data.private_data import PrivateData
 from cloister.learn.base.bounds_search import find_box, noise_for, wants_bounds
 from cloister.learn.base.inputs import (
     Box,
@@ -215,7 +216,9 @@ class GaussianNB(BayesClassifier):
         keep_features(self, d, inputs.names)
         return self
 
-    def _fit_dataset(self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None) -> Self:
+    def _fit_dataset(
+        self, data: PrivateData, target: str | None, features: Sequence[str] | None, table: str | None
+    ) -> Self:
         if target is None or not features or target in features:
             raise BadInput("say what to predict from what: fit(ds, target='readmitted', features=['age']).")
         relation = read_relation(data, table, [*features, target])

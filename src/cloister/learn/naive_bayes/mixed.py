@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.data.private_data import PrivateData
 from cloister.learn.base.bounds_search import noise_for, wants_bounds
 from cloister.learn.base.inputs import (
     is_dataset,
@@ -161,7 +162,9 @@ class MixedNB(BayesClassifier):
     def _bounds(self) -> Any:
         return self.bounds
 
-    def _fit_dataset(self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None) -> Self:
+    def _fit_dataset(
+        self, data: PrivateData, target: str | None, features: Sequence[str] | None, table: str | None
+    ) -> Self:
         if target is None or not features or target in features:
             raise BadInput("say what to predict from what: fit(ds, target='readmitted', features=['age', 'ward']).")
         relation = read_relation(data, table, [*features, target])

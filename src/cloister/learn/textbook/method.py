@@ -20,11 +20,10 @@ from cloister.learn.base.frame import Floats
 from cloister.learn.base.nested_budget import paying_now
 from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadInput, TextbookOnly
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import ROW, Loss
 from cloister.privacy.mechanisms.mechanism import epsilon_of
 from cloister.privacy.noise import SeededSource, Source
 from cloister.privacy.release import Release
-from cloister.privacy.unit import ROW
 
 __all__ = ["TextbookFit", "learned_once", "read_lesson"]
 

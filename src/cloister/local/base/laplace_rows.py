@@ -1,6 +1,6 @@
 """Discrete Laplace noise on the device: for one person in an order that any language can reproduce.
 
-One person's draws are made in sequence by `privacy.noise.scalar.laplace`. For a scale p/q in lowest terms, each reads
+One person's draws are made in sequence by `privacy.noise.draws.laplace`. For a scale p/q in lowest terms, each reads
 random bytes in this order, all numbers little-endian:
 
     1. remainder   ceil(b/8) bytes, b the bits of p - 1, of which the highest b bits count; again while not below p
@@ -10,7 +10,7 @@ random bytes in this order, all numbers little-endian:
                    negative, back to 1
 
 A toss reads 8 bytes as 64 binary places of a uniform number, and 8 more below them whenever the bounds of
-`privacy.noise.lazy_uniform.exp_bounds` at so many places do not decide. `laplace.mjs` does the same in JavaScript.
+`privacy.noise.draws.exp_bounds` at so many places do not decide. `laplace.mjs` does the same in JavaScript.
 
 Several people's draws have the same law but use arrays: faster, and in a different order.
 """
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.privacy.noise import discrete_laplace
-from cloister.privacy.noise.scalar import laplace
+from cloister.privacy.noise.draws import laplace
 from cloister.privacy.noise.source import Source
 
 __all__ = ["laplace_rows"]

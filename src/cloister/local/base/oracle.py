@@ -13,8 +13,7 @@ from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.loss import epsilon as any_epsilon
 from cloister.privacy.mechanisms.mechanism import epsilon_of
 from cloister.privacy.mechanisms.randomised_response import of_replacement
-from cloister.privacy.mechanisms.rounding import ratio_within
-from cloister.privacy.number import Number
+from cloister.privacy.number import Number, ratio_within
 
 if TYPE_CHECKING:
     from cloister.local.base.counts import Counts

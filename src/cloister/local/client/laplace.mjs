@@ -1,5 +1,5 @@
 // Discrete Laplace noise, exactly: k with probability proportional to e^(-|k| q/p), in integers, for a scale p/q in lowest
-// terms. Canonne, Kamath & Steinke 2020, algorithm 2; the twin of `privacy/noise/scalar.py`, byte for byte.
+// terms. Canonne, Kamath & Steinke 2020, algorithm 2; the twin of `privacy/noise/draws.py`, byte for byte.
 //
 // The order of random bytes for one draw, all numbers little-endian:
 //   1. remainder: ceil(b/8) bytes, b the bits of p - 1, of which the highest b bits count; again while they are p or more.
@@ -17,7 +17,7 @@ const KEPT = 4096; // bounds remembered for each scale: those of small scales co
 
 const bitLength = (number) => (number > 0n ? number.toString(2).length : 0);
 
-/** [low, high] with low <= 2^bits e^(-p/q) <= high: the very integers of `privacy/noise/lazy_uniform.py`. */
+/** [low, high] with low <= 2^bits e^(-p/q) <= high: the very integers of `privacy/noise/draws.py`. */
 export function expBounds(p, q, bits) {
   if (p >= BigInt(bits) * q) return [0n, 1n]; // e^(-bits) < 2^(-bits)
   // e^(-x) = (e^(-x / 2^k))^(2^k) with x / 2^k < 1/16, so the series is short.

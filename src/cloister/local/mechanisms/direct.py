@@ -16,9 +16,8 @@ from cloister.local.base.perturb import perturbed
 from cloister.local.base.projection import Likelihood
 from cloister.privacy.errors import BadProbability
 from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms.rounding import log_above
 from cloister.privacy.noise.source import Source
-from cloister.privacy.number import Number, exp_down, rational
+from cloister.privacy.number import Number, exp_down, log_above, rational
 
 __all__ = ["DirectEncoding", "RandomisedResponse"]
 

@@ -15,8 +15,8 @@ from cloister.local.base.oracle import Floats, Kind, Oracle, read_domain, read_l
 from cloister.local.base.perturb import perturbed
 from cloister.privacy.errors import BadLoss
 from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms.rounding import short_above
 from cloister.privacy.noise.source import Source
+from cloister.privacy.number import short_above
 
 __all__ = ["HistogramEncoding"]
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from cloister.local.base.oracle import Floats, Kind, Oracle, Reports, read_domain, read_loss
 from cloister.privacy.errors import BadInput, BadLoss
 from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms.rounding import short_above
+from cloister.privacy.number import short_above
 
 if TYPE_CHECKING:
     from cloister.privacy.noise import Source

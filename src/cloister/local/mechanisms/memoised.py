@@ -27,8 +27,8 @@ from cloister.local.mechanisms.direct import DirectEncoding
 from cloister.local.mechanisms.unary import UnaryEncoding, bits_law, bits_ratio
 from cloister.privacy.errors import BadInput, BadLoss, BadProbability
 from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms.rounding import ratio_within
 from cloister.privacy.noise.source import Source
+from cloister.privacy.number import ratio_within
 
 __all__ = ["Encoding", "Memoised", "again"]
 

@@ -19,8 +19,8 @@ from cloister.local.mechanisms.duchi_vector import read_pairs
 from cloister.local.mechanisms.hybrid import Hybrid
 from cloister.privacy.errors import BadInput, BadLoss
 from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms.rounding import ratio_within
 from cloister.privacy.noise.source import Source
+from cloister.privacy.number import ratio_within
 
 __all__ = ["SampledNumbers"]
 

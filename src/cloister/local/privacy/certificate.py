@@ -7,8 +7,7 @@ from typing import Any, Literal, Protocol
 
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms.rounding import log_above, ratio_within
-from cloister.privacy.number import show
+from cloister.privacy.number import log_above, ratio_within, show
 
 __all__ = ["Certificate", "Listed", "verify"]
 

@@ -18,14 +18,9 @@ from cloister.privacy.errors import (
     RolledBack,
     StoreFailed,
 )
-from cloister.privacy.ledger.account import Account, Balance
-from cloister.privacy.ledger.chain import ChainReader, ChainWriter
-from cloister.privacy.ledger.charge import Charge
-from cloister.privacy.ledger.entry import Entry, Line
-from cloister.privacy.ledger.head import Head
-from cloister.privacy.ledger.head_file import HeadFile
-from cloister.privacy.ledger.rules import Priced, Rules
-from cloister.privacy.ledger.store import Store, open_store
+from cloister.privacy.ledger.account import Account, Balance, Charge, Priced, Rules
+from cloister.privacy.ledger.chain import ChainReader, ChainWriter, Entry, Head, Line
+from cloister.privacy.ledger.store import HeadFile, Store, open_store
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import Number
 from cloister.privacy.signing import SigningKey

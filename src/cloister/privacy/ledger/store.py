@@ -1,4 +1,4 @@
-"""Storage of entries: one append-only table, with the same SQL for every database.
+"""Storage: entries in one append-only table, with the same SQL for every database; the newest head in a file outside.
 
     entries    number, settles, body, hash, signature
 
@@ -6,16 +6,22 @@ Writers take turns: a transaction that may write holds the only lock from its fi
 read in it is still valid when the charge is added.
 """
 
+import fcntl
 import os
+import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Literal, Protocol
+from urllib.parse import quote
 
-from cloister.privacy.errors import StoreFailed
-from cloister.privacy.ledger.entry import Entry
+from cloister.privacy.errors import HeadRejected, MissingExtra, StoreFailed
+from cloister.privacy.ledger.chain import Entry, Head
 
-__all__ = ["Dialect", "Store", "Tables", "open_store"]
+__all__ = ["Dialect", "HeadFile", "Postgres", "Sqlite", "Store", "Tables", "open_store"]
+
 
 _CREATE = (
     "CREATE TABLE IF NOT EXISTS entries (number INTEGER PRIMARY KEY, settles INTEGER UNIQUE, body TEXT NOT NULL, "
@@ -147,17 +153,147 @@ class Store:
                 self._connections.pop((process, thread)).close()
 
 
+# Databases
+
+
+_MODES = {"create": "rwc", "write": "rw", "read": "ro"}
+
+
+class Sqlite:
+    """One SQLite file with a write-ahead log; a commit returns when the log is on the disk."""
+
+    mark = "?"
+    begin_write: tuple[str, ...] = ("BEGIN IMMEDIATE",)
+    begin_read = "BEGIN"
+    failures: tuple[type[Exception], ...] = (sqlite3.Error,)
+
+    def __init__(self, path: str, mode: Literal["create", "write", "read"]) -> None:
+        self.place = str(Path(path).absolute())
+        self._mode = _MODES[mode]
+
+    def connect(self) -> sqlite3.Connection:
+        """Return a connection that waits up to a minute for the lock."""
+        connection = sqlite3.connect(
+            f"file:{quote(self.place)}?mode={self._mode}",
+            uri=True,
+            timeout=60,
+            isolation_level=None,  # transactions are explicit
+            check_same_thread=False,  # each thread has its own; only close() comes from another
+        )
+        if self._mode != "ro":
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+        return connection
+
+
+_LOCK = 0x636C6F6973746572  # "cloister": any constant, if all writers use the same
+
+
+class Postgres:
+    """A PostgreSQL database (or schema, by the address's search_path) with one ledger.
+
+    Writers take turns by an advisory lock that ends with their transaction.
+    """
+
+    mark = "%s"
+    # The lock is its own statement: the ones after it see everything committed before it was granted.
+    begin_write: tuple[str, ...] = ("BEGIN ISOLATION LEVEL READ COMMITTED", f"SELECT pg_advisory_xact_lock({_LOCK})")
+    begin_read = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+    def __init__(self, address: str) -> None:
+        self._driver = _psycopg()
+        self._address = address
+        self.place = address.partition("?")[0].rpartition("@")[2]  # no user, no password: it appears in messages
+        self.failures: tuple[type[Exception], ...] = (self._driver.Error,)
+
+    def connect(self) -> Any:
+        """Return a connection whose commits wait for the disk, whatever the server's default."""
+        connection = self._driver.connect(self._address, autocommit=True)
+        connection.execute("SET synchronous_commit = on")
+        return connection
+
+
+def _psycopg() -> ModuleType:
+    try:
+        import psycopg
+    except ImportError:
+        raise MissingExtra("a ledger in PostgreSQL needs psycopg. Run: pip install 'cloister[postgres]'") from None
+    return psycopg
+
+
 def open_store(place: str | os.PathLike[str], mode: Literal["create", "write", "read"] = "write") -> Store:
     """Open the store at a file path, or at a `postgresql://` address."""
     address = os.fspath(place)
     if address.startswith(("postgresql://", "postgres://")):
-        from cloister.privacy.ledger.postgres import Postgres
-
         return Store(Postgres(address))
-    from cloister.privacy.ledger.sqlite import Sqlite
 
     return Store(Sqlite(address, mode))
 
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+# The head, outside
+
+
+_LENGTH = 200
+
+
+class HeadFile:
+    """The head stored outside the ledger: a small file at a path chosen by the owner, best on another disk.
+
+    It is written after the database has committed, so it is never ahead of the true ledger. An older head is harmless:
+    the ledger still contains it. A restored older ledger does not contain the stored head.
+
+    The file is one line of fixed length, overwritten in place: it fits into one sector of a disk, which is written
+    whole or not at all, needs no new space on a full disk, and can be locked (a lock would be lost with a rename).
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()
+
+    def read(self) -> Head | None:
+        """Return the head in the file; None if there is no file or no valid head."""
+        if not self.path.exists():
+            return None
+        with self._locked(os.O_RDONLY, fcntl.LOCK_SH) as file:
+            return _parse(file)
+
+    def advance(self, head: Head) -> None:
+        """Store this head, unless another process has stored a newer one."""
+        self._write(head, only_forward=True)
+
+    def replace(self, head: Head) -> None:
+        """Store this head unconditionally: over an invalid head, or one whose ledger the owner wrote off."""
+        self._write(head, only_forward=False)
+
+    def _write(self, head: Head, only_forward: bool) -> None:
+        with self._locked(os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX) as file:
+            kept = _parse(file)
+            if kept is None or not only_forward or kept.number < head.number:
+                os.pwrite(file, f"{head}".ljust(_LENGTH - 1).encode("ascii") + b"\n", 0)
+                os.fdatasync(file)
+
+    @contextmanager
+    def _locked(self, mode: int, lock: int) -> Iterator[int]:
+        file = None
+        try:
+            file = os.open(self.path, mode, 0o644)
+            fcntl.flock(file, lock)
+            yield file
+        except OSError as error:
+            raise StoreFailed(
+                f"the head cannot be kept at {self.path} ({error.strerror}). What was charged stays charged; "
+                "nothing was released. Free disk space or repair the path, then ask again."
+            ) from None
+        finally:
+            if file is not None:
+                os.close(file)
+
+
+def _parse(file: int) -> Head | None:
+    try:
+        return Head.parse(os.pread(file, _LENGTH, 0).decode("ascii"))
+    except (HeadRejected, UnicodeDecodeError):
+        return None

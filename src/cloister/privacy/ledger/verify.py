@@ -11,10 +11,8 @@ from itertools import chain
 from typing import Any
 
 from cloister.privacy.errors import CloisterError, HeadRejected, LedgerBroken, OverBudget
-from cloister.privacy.ledger.account import Balance
-from cloister.privacy.ledger.entry import BEFORE_ALL, Entry, Line
-from cloister.privacy.ledger.head import Head
-from cloister.privacy.ledger.rules import Rules
+from cloister.privacy.ledger.account import Balance, Rules
+from cloister.privacy.ledger.chain import BEFORE_ALL, Entry, Head, Line
 from cloister.privacy.ledger.store import open_store
 from cloister.privacy.loss import Loss
 from cloister.privacy.signing import PublicKey

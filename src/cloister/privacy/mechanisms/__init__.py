@@ -13,23 +13,20 @@ the error of its noise (`margin`, `interval`) and, conversely, the loss that an 
 """
 
 from cloister.privacy.mechanisms.above_threshold import AboveThreshold, Watch
-from cloister.privacy.mechanisms.additive import Numeric
 from cloister.privacy.mechanisms.discrete_gaussian import DiscreteGaussian
 from cloister.privacy.mechanisms.discrete_laplace import DiscreteLaplace
 from cloister.privacy.mechanisms.exponential import Exponential
-from cloister.privacy.mechanisms.gaussian import Gaussian
 from cloister.privacy.mechanisms.kary_response import KaryResponse
-from cloister.privacy.mechanisms.laplace import Laplace
-from cloister.privacy.mechanisms.mechanism import REGISTRY, Mechanism, register
+from cloister.privacy.mechanisms.mechanism import REGISTRY, Mechanism, Numeric, Sensitivity, register, same_neighbours
 from cloister.privacy.mechanisms.noisy_max import NoisyMax
+from cloister.privacy.mechanisms.on_grid import Gaussian, Laplace
 from cloister.privacy.mechanisms.permute_and_flip import PermuteAndFlip
 from cloister.privacy.mechanisms.randomised_response import Estimate, RandomisedResponse
-from cloister.privacy.mechanisms.rounding import root_above
-from cloister.privacy.mechanisms.sensitivity import Sensitivity, same_neighbours
 from cloister.privacy.mechanisms.staircase import Staircase
 from cloister.privacy.mechanisms.top_k import TopK
 from cloister.privacy.mechanisms.vector import Vector
 from cloister.privacy.mechanisms.wishart import wishart
+from cloister.privacy.number import root_above
 
 __all__ = [
     "REGISTRY",

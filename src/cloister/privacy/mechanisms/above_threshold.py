@@ -14,8 +14,7 @@ from cloister.privacy.mechanisms import checks
 from cloister.privacy.mechanisms.chooser import monotone_allowed
 from cloister.privacy.mechanisms.discrete_laplace import laplace_at, laplace_at_least, laplace_beyond
 from cloister.privacy.mechanisms.mechanism import Pure, register
-from cloister.privacy.mechanisms.rounding import short_above
-from cloister.privacy.number import Number, rounded_up
+from cloister.privacy.number import Number, rounded_up, short_above
 
 __all__ = ["AboveThreshold", "Watch"]
 

@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 from cloister.privacy import noise
 from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.mechanisms import checks
-from cloister.privacy.mechanisms.additive import IntegerNoise, whole_error
-from cloister.privacy.mechanisms.mechanism import Pure, pure_curve, register
-from cloister.privacy.mechanisms.rounding import DIGITS, decimal, short_above
-from cloister.privacy.number import Number, rounded_up
+from cloister.privacy.mechanisms.mechanism import IntegerNoise, Pure, pure_curve, register, whole_error
+from cloister.privacy.number import DIGITS, Number, decimal, rounded_up, short_above
 
 __all__ = ["DiscreteLaplace", "laplace_at_least", "laplace_at", "laplace_beyond", "laplace_rate"]
 

@@ -18,8 +18,7 @@ from cloister.privacy.mechanisms.randomised_response import (
     debiased,
     of_replacement,
 )
-from cloister.privacy.mechanisms.rounding import exp_decimal, log_above, ratio_within
-from cloister.privacy.number import Number, rounded_up
+from cloister.privacy.number import Number, exp_decimal, log_above, ratio_within, rounded_up
 
 __all__ = ["KaryResponse"]
 

@@ -13,9 +13,8 @@ from cloister.privacy.mechanisms import checks
 from cloister.privacy.mechanisms.chooser import Chooser
 from cloister.privacy.mechanisms.discrete_laplace import laplace_at, laplace_at_least, laplace_beyond, laplace_rate
 from cloister.privacy.mechanisms.mechanism import register
-from cloister.privacy.mechanisms.rounding import short_above
 from cloister.privacy.noise import Source, noisy_max
-from cloister.privacy.number import Number
+from cloister.privacy.number import Number, short_above
 
 __all__ = ["NoisyMax"]
 

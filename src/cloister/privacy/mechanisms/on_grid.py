@@ -1,20 +1,21 @@
-"""Integer noise on a grid: a mechanism in the units of real values."""
+"""Integer noise on a grid, in the units of real values: Laplace and Gaussian noise for real numbers, exact."""
 
 import math
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from cloister.privacy.errors import BadInput, BadLoss
 from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.mechanisms import checks
-from cloister.privacy.mechanisms.additive import Numeric
 from cloister.privacy.mechanisms.discrete_gaussian import DiscreteGaussian
 from cloister.privacy.mechanisms.discrete_laplace import DiscreteLaplace
+from cloister.privacy.mechanisms.mechanism import Numeric, register
 from cloister.privacy.noise import Grid, Source
 from cloister.privacy.noise.grid import read_bounds
 from cloister.privacy.number import Number
 
-__all__ = ["OnGrid"]
+__all__ = ["Gaussian", "Laplace", "OnGrid"]
 
 
 class OnGrid(Numeric):
@@ -129,3 +130,56 @@ def _steps(sensitivity: Number, grid: Grid | None, roundings: int) -> tuple[int,
     if not isinstance(found, Grid):
         raise BadInput(f"grid must be a Grid, got a {type(found).__name__}.")
     return math.ceil(size / found.step) + checks.count(roundings, "roundings"), found
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Gaussian(OnGrid):
+    """Reals, summed on a public grid, plus discrete Gaussian noise of the same grid.
+
+    Args:
+        steps: the mechanism in grid steps.
+        grid: the grid of the values.
+
+    Privacy: the stated rho or (epsilon, delta), for its relation; rounding is part of the sensitivity.
+
+    >>> from cloister.privacy.loss import epsilon, rho
+    >>> round(Gaussian.for_loss(1, rho("0.5")).standard_error, 4)
+    1.0
+    >>> round(Gaussian.for_loss(1, epsilon(1, delta="1e-5"), scalar=True).standard_error, 2)
+    3.73
+    """
+
+    name: ClassVar[str] = "gaussian"
+    law = DiscreteGaussian
+
+    steps: DiscreteGaussian
+    grid: Grid
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class Laplace(OnGrid):
+    """Reals, summed on a public grid, plus discrete Laplace noise of the same grid.
+
+    Textbook Laplace noise in floats reveals the true answer through its last bits (Mironov 2012). Here rows are
+    rounded to the grid before they are summed, and noise is added to the integer.
+
+    Args:
+        steps: the mechanism in grid steps.
+        grid: the grid of the values.
+
+    Privacy: pure, for the stated loss and its relation; rounding is part of the sensitivity.
+
+    >>> from cloister.privacy.loss import epsilon
+    >>> laplace = Laplace.for_bounds(0, 5, epsilon(1))
+    >>> total = laplace.grid.total(laplace.grid.encode([1.5, 7.0], 0, 5))
+    >>> round(laplace.standard_error, 3), isinstance(laplace.release(total), float)
+    (7.071, True)
+    """
+
+    name: ClassVar[str] = "laplace"
+    law = DiscreteLaplace
+
+    steps: DiscreteLaplace
+    grid: Grid

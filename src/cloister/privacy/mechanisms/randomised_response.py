@@ -14,8 +14,7 @@ from cloister.privacy.errors import BadCandidates, BadLoss, BadProbability, Rela
 from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.mechanisms import checks
 from cloister.privacy.mechanisms.mechanism import Pure, epsilon_of, register
-from cloister.privacy.mechanisms.rounding import DIGITS, exp_decimal, log_above, ratio_within
-from cloister.privacy.number import Number, rounded_up
+from cloister.privacy.number import DIGITS, Number, exp_decimal, log_above, ratio_within, rounded_up
 
 __all__ = ["Estimate", "RandomisedResponse", "answers_of", "channel_rdp", "debiased", "of_replacement"]
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.mechanisms import checks
-from cloister.privacy.mechanisms.additive import Numeric
-from cloister.privacy.mechanisms.mechanism import Pure, register
+from cloister.privacy.mechanisms.mechanism import Numeric, Pure, register
 from cloister.privacy.noise import SYSTEM, Source
 from cloister.privacy.number import Number, rounded_up
 

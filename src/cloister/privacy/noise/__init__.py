@@ -1,10 +1,9 @@
 """Exact noise: samplers on integers, in reading order.
 
-    source ──► lazy_uniform ──► scalar                                        one draw, Python integers, any size
-       │            │
-       └──► dispatch ──► uniform, bernoulli_exp ──► laplace ──► gaussian       a million draws, int64
-                                              └───► selection                  a choice
-    grid                                                                       values to integers, before summing
+    source ──► draws                                                    one draw, Python integers, any size
+                 └──► uniform, bernoulli_exp ──► laplace ──► gaussian   a million draws, int64
+                                           └───► selection              a choice
+    grid                                                                values to integers, before summing
 
 Floats and numpy's generators are not used. Every sampler draws from exactly the law it names: integers and rational
 arithmetic throughout, random bits from the operating system.

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from cloister.privacy.noise import scalar
+from cloister.privacy.noise import draws
 from cloister.privacy.noise.bernoulli_exp import below_exp
-from cloister.privacy.noise.dispatch import Bools, Index, Integers, Whole, draw, pick, read, redraw
+from cloister.privacy.noise.draws import Bools, Index, Integers, Whole, draw, pick, read, redraw
 from cloister.privacy.noise.laplace import propose_laplace
 from cloister.privacy.noise.source import SYSTEM, Size, Source
 
@@ -40,7 +40,7 @@ def discrete_gaussian(sigma: object, size: Size | None = None, source: Source | 
     >>> discrete_gaussian("2.5", (2, 3), SeededSource(1)).shape
     (2, 3)
     """
-    return draw(read(sigma, size, "sigma", 0), source or SYSTEM, scalar.gaussian, _gaussian_array, _LIMIT)
+    return draw(read(sigma, size, "sigma", 0), source or SYSTEM, draws.gaussian, _gaussian_array, _LIMIT)
 
 
 def _gaussian_array(p: Whole, q: Whole, count: int, source: Source) -> Integers:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cloister.privacy.errors import BadBounds, BadNumber, BadScale
 from cloister.privacy.loss import Relation
-from cloister.privacy.noise.dispatch import Integers
+from cloister.privacy.noise.draws import Integers
 from cloister.privacy.number import Number, rational
 
 __all__ = ["Grid"]

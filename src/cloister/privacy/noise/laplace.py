@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from cloister.privacy.noise import scalar
+from cloister.privacy.noise import draws
 from cloister.privacy.noise.bernoulli_exp import below_exp, split_ratio
-from cloister.privacy.noise.dispatch import Bools, Integers, Whole, draw, pick, read, redraw
-from cloister.privacy.noise.lazy_uniform import Toss, exp_bounds
+from cloister.privacy.noise.draws import Bools, Integers, Toss, Whole, draw, exp_bounds, pick, read, redraw
 from cloister.privacy.noise.source import SYSTEM, Size, Source, words
 from cloister.privacy.noise.uniform import uniform_array
 
@@ -26,7 +25,7 @@ _QUOTIENTS = np.array([exp_bounds(k, 1, 96)[0] >> 64 for k in range(24, 0, -1)],
 
 def geometric(scale: object, size: Size | None = None, source: Source | None = None) -> Any:
     """Draw integers k >= 0 with probability (1 - e^(-1/scale)) e^(-k/scale)."""
-    return draw(read(scale, size, "scale", 0), source or SYSTEM, scalar.geometric, _geometric_array, _LIMIT)
+    return draw(read(scale, size, "scale", 0), source or SYSTEM, draws.geometric, _geometric_array, _LIMIT)
 
 
 def discrete_laplace(scale: object, size: Size | None = None, source: Source | None = None) -> Any:
@@ -47,7 +46,7 @@ def discrete_laplace(scale: object, size: Size | None = None, source: Source | N
     >>> discrete_laplace("2.5", 4, SeededSource(1)).dtype
     dtype('int64')
     """
-    return draw(read(scale, size, "scale", 0), source or SYSTEM, scalar.laplace, _laplace_array, _LIMIT)
+    return draw(read(scale, size, "scale", 0), source or SYSTEM, draws.laplace, _laplace_array, _LIMIT)
 
 
 def _geometric_array(p: Whole, q: Whole, count: int, source: Source) -> Integers:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.privacy.errors import BadCandidates, BadInput
-from cloister.privacy.noise import scalar
+from cloister.privacy.noise import draws
 from cloister.privacy.noise.bernoulli_exp import coins
 from cloister.privacy.noise.laplace import discrete_laplace, geometric
 from cloister.privacy.noise.source import SYSTEM, Source
@@ -49,7 +49,7 @@ def permute_and_flip(scores: Scores, rate: Number, source: Source | None = None)
     # Coins do not depend on the order, so the first True in a random order is uniform among all that are True; the best
     # candidate's coin is always True.
     heads = np.flatnonzero(coins(*_gaps(scores, rate), source))
-    return int(heads[scalar.uniform(len(heads), source)])
+    return int(heads[draws.uniform(len(heads), source)])
 
 
 def noisy_max(

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from cloister.privacy.errors import BadScale
-from cloister.privacy.noise import scalar
-from cloister.privacy.noise.dispatch import Bools, Index, Integers, Whole, draw, pick, read, redraw
+from cloister.privacy.noise import draws
+from cloister.privacy.noise.draws import Bools, Index, Integers, Whole, draw, pick, read, redraw
 from cloister.privacy.noise.source import SYSTEM, Size, Source, words
 
 __all__ = ["bernoulli", "uniform", "uniform_array"]
@@ -27,7 +27,7 @@ def uniform(below: object, size: Size | None = None, source: Source | None = Non
     return draw(
         asked,
         source or SYSTEM,
-        lambda p, _q, s: scalar.uniform(p, s),
+        lambda p, _q, s: draws.uniform(p, s),
         lambda p, _q, count, s: uniform_array(p, count, s),
         _LIMIT,
     )
@@ -36,7 +36,7 @@ def uniform(below: object, size: Size | None = None, source: Source | None = Non
 def bernoulli(probability: object, size: Size | None = None, source: Source | None = None) -> Any:
     """Draw coins that are True with exactly the given rational probability."""
     asked = read(probability, size, "probability", 0, 1)
-    return draw(asked, source or SYSTEM, scalar.bernoulli, _bernoulli_array, _LIMIT)
+    return draw(asked, source or SYSTEM, draws.bernoulli, _bernoulli_array, _LIMIT)
 
 
 def _bernoulli_array(p: Whole, q: Whole, count: int, source: Source) -> Bools:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.data.private_data import PrivateTables
 from cloister.data.schema import Column
 from cloister.privacy.errors import BadInput, BadSchema
 from cloister.synth.domain.axis import MOST_CELLS, Axis, Cells, read_axis
@@ -151,7 +152,12 @@ def _over(table: NDArray[np.bool_], places: Places, clique: Places) -> NDArray[n
 
 
 def read_domain(
-    data: Any, *, table: str | None = None, columns: Sequence[str] | None = None, bins: Any = 32, rules: bool = True
+    data: PrivateTables,
+    *,
+    table: str | None = None,
+    columns: Sequence[str] | None = None,
+    bins: Any = 32,
+    rules: bool = True,
 ) -> tuple[Domain, "PrivateTable"]:
     """Return the domain of a dataset's table, and its rows as a relation. No row is read.
 
@@ -189,7 +195,7 @@ def read_domain(
     if set(own) - set(chosen):
         raise BadInput(f"bins names {sorted(set(own) - set(chosen))[0]:.60}, which is no column of the table.")
     usual = 32 if isinstance(bins, Mapping) else bins.bins if isinstance(bins, PrivateCuts) else bins
-    facts = data.schema.tables[name]
+    facts = data.tables.schema.tables[name]
     never = tuple(rule for rule in facts.never if rules and set(rule) <= set(chosen))
     determines = tuple((left, right) for left, right in facts.determines if rules and {*left, right} <= set(chosen))
     terms = {one: _facts(data.relation(name, [one]).columns[one], seen[one]) for one in chosen}

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from cloister.data.dialect import literal
+from cloister.data.private_data import PrivateData
 from cloister.data.private_table import PrivateTable
 from cloister.data.schema import Column, internal
 from cloister.data.statistics import Value
@@ -174,7 +175,7 @@ def _is_cell(axis: Axis, cell: int) -> exp.Expression:
 
 
 def check_features(
-    data: Any, table: str | None, columns: Sequence[str] | None, bins: Any, label: str | None = None
+    data: PrivateData, table: str | None, columns: Sequence[str] | None, bins: Any, label: str | None = None
 ) -> Features:
     """Refuse columns without a covariance before any charge. From public facts only."""
     domain, _ = read_domain(data, table=table, columns=columns, bins=bins)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.data.private_data import PrivateData
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
@@ -65,7 +66,7 @@ _LEAST = 3.0  # standard errors that a cell must hold to be kept separate
 
 
 def aim(
-    ds: Any,
+    ds: PrivateData,
     *,
     spend: Loss,
     rows: int | None = None,

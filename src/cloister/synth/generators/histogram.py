@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from cloister.data.private_data import PrivateData
 from cloister.privacy.errors import BadBounds, BadInput
 from cloister.privacy.loss import Loss
 from cloister.synth.generators.m_way import marginal_of
@@ -57,7 +58,7 @@ class Histogram(SyntheticTable):
 
 
 def histogram(
-    ds: Any,
+    ds: PrivateData,
     *,
     spend: Loss,
     column: str,

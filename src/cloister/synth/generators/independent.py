@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from cloister.data.private_data import PrivateData
 from cloister.privacy.loss import Loss
 from cloister.synth.measure.error_estimate import estimate_error
 from cloister.synth.measure.marginals import Measurer
@@ -20,7 +21,7 @@ _REVIEW = Fraction(1, 20)
 
 
 def independent(
-    ds: Any,
+    ds: PrivateData,
     *,
     spend: Loss,
     rows: int | None = None,

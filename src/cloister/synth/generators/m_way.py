@@ -8,6 +8,7 @@ empty cell reveals that no row is in it), every cell gets its own noise, and the
 from collections.abc import Sequence
 from typing import Any
 
+from cloister.data.private_data import PrivateData
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.synth.measure.marginals import Measurer
@@ -20,7 +21,7 @@ __all__ = ["m_way", "marginal_of", "one_column", "two_way"]
 
 
 def m_way(
-    ds: Any,
+    ds: PrivateData,
     *,
     spend: Loss,
     rows: int | None = None,
@@ -46,7 +47,7 @@ def m_way(
 
 
 def marginal_of(
-    ds: Any,
+    ds: PrivateData,
     method: str,
     spend: Loss,
     rows: int | None,
@@ -84,7 +85,7 @@ def marginal_of(
 
 
 def one_column(
-    ds: Any,
+    ds: PrivateData,
     *,
     spend: Loss,
     column: str,
@@ -112,7 +113,7 @@ def one_column(
 
 
 def two_way(
-    ds: Any,
+    ds: PrivateData,
     *,
     spend: Loss,
     columns: Sequence[str],

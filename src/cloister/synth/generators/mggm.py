@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from cloister.data.private_data import PrivateData
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.synth.domain.coarsening import nonnegative
@@ -121,7 +122,7 @@ _LOOKED = 50_000  # rows that describe the Gaussians
 
 
 def mggm(
-    ds: Any,
+    ds: PrivateData,
     *,
     spend: Loss,
     rows: int | None = None,

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from cloister.data.private_data import PrivateData
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.synth.domain.domain import read_domain
@@ -36,7 +37,7 @@ _MOST_CELLS = 4_000  # of all columns together: time and memory grow with its sq
 
 
 def mixture(
-    ds: Any,
+    ds: PrivateData,
     *,
     spend: Loss,
     rows: int | None = None,

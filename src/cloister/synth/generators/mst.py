@@ -15,6 +15,7 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
+from cloister.data.private_data import PrivateData
 from cloister.privacy.loss import Loss
 from cloister.synth.domain.coarsening import grain_marginal, grains_of
 from cloister.synth.domain.domain import Places
@@ -32,7 +33,7 @@ _LEAST = 3.0  # standard errors that a cell must hold to be kept separate
 
 
 def mst(
-    ds: Any,
+    ds: PrivateData,
     *,
     spend: Loss,
     rows: int | None = None,

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from cloister.data.private_data import PrivateData
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.synth.domain.domain import Domain, Places
@@ -60,7 +61,7 @@ class _Question:
 
 
 def mwem(
-    ds: Any,
+    ds: PrivateData,
     *,
     spend: Loss,
     rows: int | None = None,

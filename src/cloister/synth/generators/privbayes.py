@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from cloister.data.private_data import PrivateData
 from cloister.privacy.loss import Loss
 from cloister.synth.domain.domain import Places
 from cloister.synth.measure.error_estimate import estimate_error
@@ -50,7 +51,7 @@ class _Candidate:
 
 
 def privbayes(
-    ds: Any,
+    ds: PrivateData,
     *,
     spend: Loss,
     rows: int | None = None,

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from cloister.data.dialect import literal
+from cloister.data.private_data import PrivateData
 from cloister.data.private_table import PrivateTable
 from cloister.data.schema import internal
 from cloister.data.statistics import GroupKey, Value
@@ -47,7 +48,7 @@ _FINE = 128  # directions are multiples of 1/128, so that projections are exact 
 
 
 def ron_gauss(
-    ds: Any,
+    ds: PrivateData,
     *,
     spend: Loss,
     rows: int | None = None,

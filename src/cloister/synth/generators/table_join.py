@@ -16,6 +16,7 @@ from typing import Any
 from sqlglot import exp
 
 from cloister.data.dialect import literal
+from cloister.data.private_data import PrivateData
 from cloister.data.private_table import PrivateTable
 from cloister.data.schema import UNIT, Column, internal
 from cloister.privacy.errors import BadInput, BadSchema
@@ -28,7 +29,7 @@ NUMBER = internal("number_of_children")
 
 
 def read_two(
-    ds: Any, parent: str, child: str, columns: Mapping[str, Sequence[str]], bins: Any
+    ds: PrivateData, parent: str, child: str, columns: Mapping[str, Sequence[str]], bins: Any
 ) -> tuple[tuple[Domain, PrivateTable], tuple[Domain, PrivateTable]]:
     """Return domain and rows of the parents with numbers of children, and of the children with their parents.
 
@@ -44,7 +45,7 @@ def read_two(
     for listed in columns.values():
         check_names("columns of a table", listed)
     check_names("what bins names", bins if isinstance(bins, Mapping) else None)
-    tables = ds.schema.tables
+    tables = ds.tables.schema.tables
     for name in (parent, child):
         if name not in tables or tables[name].public or tables[name].unit is None:
             raise BadSchema(f"{name:.60} is no private table with a unit column, by which two tables are joined.")
@@ -99,7 +100,8 @@ class _Seen:
         self, name: str, relation: PrivateTable, terms: Mapping[str, Any], never: Any, determines: Any
     ) -> None:
         self._relation, self._terms = relation, terms
-        self.schema = SimpleNamespace(tables={name: SimpleNamespace(never=never, determines=determines)})
+        schema = SimpleNamespace(tables={name: SimpleNamespace(never=never, determines=determines)})
+        self.tables: Any = SimpleNamespace(schema=schema)
 
     def columns(self, table: str) -> Mapping[str, Any]:
         """Return the public facts of the columns."""
@@ -110,7 +112,7 @@ class _Seen:
         return replace(self._relation, columns={one: self._relation.columns[one] for one in columns})
 
 
-def _every(ds: Any, table: str, columns: Sequence[str]) -> dict[str, Column]:
+def _every(ds: PrivateData, table: str, columns: Sequence[str]) -> dict[str, Column]:
     return dict(ds.relation(table, columns).columns)
 
 
@@ -118,10 +120,10 @@ def _known(domain: Domain) -> list[str]:
     return [axis.name for axis in domain.axes if not axis.pseudonym]
 
 
-def _parents(ds: Any, parent: str, child: str, plain: Domain) -> tuple[PrivateTable, int]:
+def _parents(ds: PrivateData, parent: str, child: str, plain: Domain) -> tuple[PrivateTable, int]:
     """Return the parents with the number of their children, and the maximum of that number."""
-    relation: PrivateTable = ds.relation(parent, _known(plain))
-    kids: PrivateTable = ds.relation(child, [])
+    relation = ds.relation(parent, _known(plain))
+    kids = ds.relation(child, [])
     most = kids.rows_each
     unit = exp.column(UNIT, quoted=True)
     counts = exp.select(unit, exp.alias_(exp.Count(this=exp.Star()), internal("n"), quoted=True))
@@ -134,10 +136,10 @@ def _parents(ds: Any, parent: str, child: str, plain: Domain) -> tuple[PrivateTa
     return _beside(relation, _known(plain), counts, internal("counted"), {NUMBER: capped}, "LEFT"), most
 
 
-def _joined(ds: Any, parent: str, child: str, own: Domain, shared: Sequence[str]) -> PrivateTable:
+def _joined(ds: PrivateData, parent: str, child: str, own: Domain, shared: Sequence[str]) -> PrivateTable:
     """Return the children joined with the columns of their parents."""
-    kids: PrivateTable = ds.relation(child, _known(own))
-    above: PrivateTable = ds.relation(parent, list(shared))
+    kids = ds.relation(child, _known(own))
+    above = ds.relation(parent, list(shared))
     parents = above.rows.select(*(exp.column(one, quoted=True) for one in shared))
     taken: dict[str, exp.Expression] = {
         f"{parent}.{one}": exp.column(one, table=internal("above"), quoted=True) for one in shared

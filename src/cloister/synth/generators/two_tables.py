@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cloister.data.private_data import PrivateData
 from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter, release_steps
@@ -143,7 +144,7 @@ def _write(path: Path, told: Mapping[str, Any]) -> Path:
 
 
 def two_tables(
-    ds: Any,
+    ds: PrivateData,
     *,
     parent: str,
     child: str,
@@ -177,7 +178,9 @@ def two_tables(
         raise BadInput("two tables buy no cuts. Give bins as a number, or as {column: bins or ends of bins}.")
     above, beside = read_two(ds, parent, child, {} if columns is None else columns, bins)
     check_rows(above[0], rows)
-    _check_children(beside[0], child, rows or ds.schema.tables[parent].rows or 1, ds.relation(child, []).rows_each)
+    _check_children(
+        beside[0], child, rows or ds.tables.schema.tables[parent].rows or 1, ds.relation(child, []).rows_each
+    )
     for _, relation in (above, beside):
         check_noise(relation, budget.loss)
     source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))
@@ -217,7 +220,7 @@ def two_tables(
         receipt=receipt,
     )
     generator = np.random.default_rng(int.from_bytes(source.bytes(32), "little"))
-    keys = tuple(str(ds.schema.tables[name].unit) for name in (parent, child))
+    keys = tuple(str(ds.tables.schema.tables[name].unit) for name in (parent, child))
     made = _drawn(first, second, release, rows, keys, parent, generator, spend)
     tell(1.0, "done")
     return made

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cloister.data.private_data import PrivateData
 from cloister.privacy.errors import BadInput
 from cloister.synth.domain.coarsening import nonnegative
 from cloister.synth.domain.domain import Domain, Zero, read_domain
@@ -25,7 +26,7 @@ _MOST_COLUMNS = 50
 
 
 def check_cells(
-    data: Any, table: str | None, columns: Sequence[str] | None, bins: Any, most: int, method: str
+    data: PrivateData, table: str | None, columns: Sequence[str] | None, bins: Any, most: int, method: str
 ) -> Domain:
     """Refuse a domain whose cross product is too large. From public facts only; nothing is charged or read."""
     check_whole("most_cells", most, most=MOST_ALLOWED)

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.privacy.errors import BadInput
-from cloister.privacy.unit import ROW, Unit
+from cloister.privacy.loss import ROW, Unit
 from cloister.synth.domain.axis import Axis
 from cloister.synth.domain.domain import Domain, Places
 from cloister.synth.measure.marginals import Floats, NoisyMarginal

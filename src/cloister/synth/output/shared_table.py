@@ -24,12 +24,11 @@ import numpy as np
 
 from cloister.privacy.canonical import canonical
 from cloister.privacy.errors import BadInput, BadSource, CloisterError, ReceiptRejected, SealBroken
-from cloister.privacy.ledger.rules import tidy
-from cloister.privacy.loss import Loss
+from cloister.privacy.ledger.account import tidy
+from cloister.privacy.loss import ROW, Loss, Unit
 from cloister.privacy.mechanisms.mechanism import REGISTRY, Pure
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.signing import PublicKey, SigningKey
-from cloister.privacy.unit import ROW, Unit
 from cloister.synth.domain.axis import Axis, arrow_types
 from cloister.synth.measure.marginals import Floats
 from cloister.synth.options import check_flag

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.data.private_data import PrivateData
 from cloister.privacy.budget_split import noise_for
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above
@@ -89,7 +90,7 @@ class PublishableScore:
 
 
 def publishable_score(
-    data: Any,
+    data: PrivateData,
     synthetic: Any,
     *,
     spend: Loss,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cloister.data.schema import Column, Schema, Table
 from cloister.data.tables import open_engine, open_tables
 from cloister.privacy.errors import BadInput, BadSchema
-from cloister.privacy.unit import ROW
+from cloister.privacy.loss import ROW
 from cloister.synth.domain.axis import Axis, read_axis
 
 __all__ = [

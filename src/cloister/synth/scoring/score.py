@@ -21,8 +21,7 @@ import numpy as np
 
 from cloister.data.schema import Schema, Table
 from cloister.privacy.errors import BadInput, BadSchema
-from cloister.privacy.loss import Loss
-from cloister.privacy.unit import ROW, Unit
+from cloister.privacy.loss import ROW, Loss, Unit
 from cloister.synth.options import check_flag, check_names, check_progress, check_whole
 from cloister.synth.scoring.report.provenance import told_making
 from cloister.synth.scoring.risk.attack_sample import Attacks, attack

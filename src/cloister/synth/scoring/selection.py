@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from cloister.data.private_data import PrivateData
 from cloister.privacy.errors import BadCandidates
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import Exponential, PermuteAndFlip
@@ -51,7 +52,7 @@ class TableChoice:
 
 
 def choose(
-    data: Any,
+    data: PrivateData,
     tables: Sequence[Any],
     *,
     spend: Loss,

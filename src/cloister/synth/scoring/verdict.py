@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from cloister.privacy.loss import Loss
-from cloister.privacy.unit import ROW, Unit
+from cloister.privacy.loss import ROW, Loss, Unit
 from cloister.synth.scoring.report.interval import Interval, percent
 from cloister.synth.scoring.risk.attack_sample import FEWEST
 from cloister.synth.scoring.risk.closeness import Closeness

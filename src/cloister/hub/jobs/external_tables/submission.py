@@ -28,13 +28,10 @@ from cloister.hub.jobs.runner import code_of, result_bytes
 from cloister.hub.policy import versions
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.signature import label
-from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import HubRefused, NotNow, Refused, RolledBack
 from cloister.privacy.ledger import Account
 from cloister.privacy.loss import Loss
-from cloister.privacy.measure import standing
 from cloister.privacy.receipt import Receipt
-from cloister.version import __version__
 
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
@@ -176,18 +173,10 @@ def _pay(book: JobLedger, account: Account, loss: Loss, given: Described, job: J
         claimed is not None and claimed.is_pure
     ):  # an account in rho is charged its rho, which does not show that it was pure
         made["epsilon"] = str(claimed.amount)
-    facts = {
-        "software": f"cloister {__version__}",
-        "request": fingerprint(request),
-        "data_version": "",
-        "unit": str(given.side["unit"]),
-        "mechanism": "handed in",
-        "parameters": [made],
-        "loss": loss.to_json(),
-        "answer": given.digest,
-        "private": True,
-    }
-    return Receipt.issue({**facts, **standing(charge, entry)}, book.key)
+    unit = given.side["unit"]
+    return Receipt.of_charge(
+        charge, entry, book.key, request=request, unit=unit, parameters=[made], loss=loss, answer=given.digest
+    )
 
 
 def _signed(

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.data.private_data import PrivateData
 from cloister.data.schema import Table
 from cloister.privacy.budget_split import BudgetShare, budget_share, noise_for
 from cloister.privacy.errors import BadInput, BadSchema, Broken, NotPrivate
@@ -84,14 +85,19 @@ class Compared:
 class Paid:
     """The request and the account that pays."""
 
-    data: Any
+    data: PrivateData
     budget: BudgetShare
     source: Source
     request: str
 
 
 def compare_with(
-    data: Any, tables: Sequence[Any], columns: Sequence[str] | None, table: str | None, bins: Any, released: bool
+    data: PrivateData,
+    tables: Sequence[Any],
+    columns: Sequence[str] | None,
+    table: str | None,
+    bins: Any,
+    released: bool,
 ) -> Compared:
     """Read synthetic tables as cells of a dataset's domain. No private row is read.
 
@@ -124,7 +130,7 @@ def compare_with(
     return Compared(domain, relation, tuple(cells), all(private))
 
 
-def _was_released(table: Any, data: Any, released: bool) -> bool:
+def _was_released(table: Any, data: PrivateData, released: bool) -> bool:
     """Return True if a table is private, or refuse: a score or a selection must not certify rows without a charge."""
     if isinstance(table, NotPrivateTable):
         raise NotPrivate(
@@ -163,7 +169,7 @@ def some_pairs(columns: int, most: int) -> list[Places]:
     return every if len(every) <= most else choose_columns(columns, 2, most, np.random.default_rng(0))
 
 
-def pay(data: Any, spend: Any, what: str, request: str, random_state: Any) -> Paid:
+def pay(data: PrivateData, spend: Any, what: str, request: str, random_state: Any) -> Paid:
     """Read the available budget. Nothing is charged yet."""
     reader = getattr(data, "reader", None)
     label = f"{reader.label}\n" if reader is not None and reader.label else ""

@@ -10,9 +10,8 @@ from cloister.dataset import Dataset
 from cloister.hub.jobs.job_types.train.estimators import OFFERS, Offer
 from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadSchema
-from cloister.privacy.loss import Loss
+from cloister.privacy.loss import Loss, Unit
 from cloister.privacy.number import rational
-from cloister.privacy.unit import Unit
 from cloister.query.expression import Expression
 
 __all__ = ["HELD_BACK", "TrainingRequest", "read"]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cloister.data.private_data import PrivateData
 from cloister.dataset import Dataset
 from cloister.hub.jobs.job_types.job_type import Progress
 from cloister.hub.jobs.job_types.train.form import HELD_BACK, TrainingRequest
@@ -130,7 +131,7 @@ def _request(data: Dataset, asked: TrainingRequest) -> str:
     return text if data.reader is None else data.reader.request(text)
 
 
-def _trial(data: Any, asked: TrainingRequest) -> Trial:
+def _trial(data: PrivateData, asked: TrainingRequest) -> Trial:
     names = tuple(dict.fromkeys((*asked.features, asked.target, *([asked.group] if asked.group else []))))
     term = asked.terms[asked.target]
     ends = (float(term.low or 0), float(term.high or 0)) if asked.offer.predicts == "number" else None
