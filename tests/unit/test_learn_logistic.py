@@ -20,7 +20,7 @@ from cloister.learn.linear_model.loss_gradients import Hinge, Logistic, Softmax
 from cloister.learn.linear_model.newton import hessian, second_moments, stretched
 from cloister.learn.linear_model.scale_probe import ScaleProbe, _totals
 from cloister.privacy.budget_split import BudgetShare
-from cloister.privacy.errors import BadBounds, BadInput, BadLoss, BadSchema, LookFailed, OverBudget
+from cloister.privacy.errors import BadBounds, BadInput, BadLoss, BadSchema, LookFailed, OverBudget, TextbookOnly
 from cloister.privacy.ledger import Ledger
 
 SPEND = cl.epsilon(1, delta="1e-6")
@@ -616,7 +616,7 @@ def test_a_patient_moves_the_statistics_of_a_dataset_by_no_more_than_stated(tmp_
 
 def test_what_a_schema_does_not_allow_is_refused(visits):
     before = visits.account.spent
-    with pytest.raises(BadInput, match="arrays"):
+    with pytest.raises(TextbookOnly, match="lessons"):
         LogisticRegression(SPEND, method="objective").fit(visits, target="readmitted")
     with pytest.raises(BadSchema, match="no column"):
         LogisticRegression(SPEND).fit(visits, target="nothing")

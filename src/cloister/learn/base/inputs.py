@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from cloister.learn.base.cells import Categories, numbers_in
 from cloister.learn.base.containers import is_frame, is_table, read_column, read_rows
-from cloister.privacy.errors import BadBounds, BadInput, BadSchema
+from cloister.privacy.errors import BadBounds, BadInput, BadSchema, TextbookOnly
 
 __all__ = [
     "Box",
@@ -27,6 +27,7 @@ __all__ = [
     "check_asked",
     "check_ends",
     "check_fill",
+    "check_method",
     "check_norm",
     "check_numbers",
     "check_parameters",
@@ -135,6 +136,19 @@ def check_parameters(told: Mapping[str, Any]) -> None:
             raise BadInput(f"{name} is a word, one of those that the documentation of the estimator lists.")
 
 
+def check_method(estimator: Any, *methods: str) -> None:
+    """Refuse a method that an estimator does not offer; a textbook method is refused with the place it is taught."""
+    method, name = estimator.method, type(estimator).__name__
+    if method in methods:
+        return
+    if method in _LESSONS:
+        raise TextbookOnly(
+            f"{name} by {method!r} rests on continuous noise and is for lessons: "
+            f"cloister.lessons.{name}(method={method!r}). For people leave the method out."
+        )
+    raise BadInput(f"method is one of {', '.join(methods)}.")
+
+
 def check_asked(told: Mapping[str, Any]) -> None:
     """Refuse invalid names of columns and tables. Called first in every `fit`, with its arguments."""
     for name in ("target", "table"):
@@ -174,6 +188,7 @@ _REAL: dict[str, tuple[Callable[[float], bool], str]] = {
     "max_features": (lambda value: 0 < value <= 1, "a share of the features: above 0, at most 1"),
 }
 _WORDS = {"method", "variance", "output_distribution"}
+_LESSONS = {"output", "objective", "input", "lloyd", "sulq", "subspace"}  # methods that only cloister.lessons has
 
 
 def _plain(value: Any) -> int | float:

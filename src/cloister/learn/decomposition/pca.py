@@ -13,7 +13,15 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from cloister.learn.base.bounds_search import find_box, wants_bounds
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.frame import Frame, read_frame, shorten
-from cloister.learn.base.inputs import Box, complete_rows, is_dataset, keep_features, read_answers, read_table
+from cloister.learn.base.inputs import (
+    Box,
+    check_method,
+    complete_rows,
+    is_dataset,
+    keep_features,
+    read_answers,
+    read_table,
+)
 from cloister.learn.base.integer_rows import ROW_BITS, WEIGHT_BITS, ExactRows, noisy, on_grid
 from cloister.learn.base.private_data import is_number, read_relation
 from cloister.learn.base.row_source import fetch_numbers
@@ -21,8 +29,6 @@ from cloister.learn.base.rowwise import weighted
 from cloister.learn.linear_model.engine_moments import EngineDesign
 from cloister.learn.linear_model.moments import Floats, Reach, cautious_length, exact_product, release_matrix
 from cloister.learn.linear_model.scale_probe import SHARE, probe_scale
-from cloister.learn.textbook.method import TextbookFit, learned_once
-from cloister.learn.textbook.pca import TEXTBOOK, directions
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter
@@ -107,7 +113,7 @@ def signed(components: Floats) -> Floats:
     return np.asarray(components * np.sign(components[np.arange(len(components)), largest])[:, None])
 
 
-_METHODS = ("covariance", "power", *TEXTBOOK)
+_METHODS = ("covariance", "power")
 _FINDING = Fraction(1, 10)
 _FARTHEST = 1.1
 
@@ -122,16 +128,14 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         data_norm: instead of bounds or beside them, the public norm that rows are clipped to.
         method: "covariance" adds noise to the scatter matrix around a released mean (Dwork et al. 2014, "Analyze
             Gauss"). "power" is the noisy power method (Hardt & Price 2014), also exact; for many features and few
-            components. For teaching (learn/textbook/pca.py), with a `random_state` and without a ledger: "sulq" (noise
-            on second moments, in floats), "input" (on every cell), and "subspace", the exponential mechanism
-            (Chaudhuri, Sarwate & Sinha 2013).
+            components.
         fill: replaces a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
         components_, mean_: as in scikit-learn.
         explained_variance_, explained_variance_ratio_: of the released scatter, corrected for the noise; clipped rows
-            count with their clipped variance. None for "subspace".
+            count with their clipped variance.
         n_rows_: approximate number of rows, as released.
         release_, loss_: the release with its receipt, and the loss charged.
 
@@ -184,8 +188,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         """
         if self.method == "wishart":
             wishart()
-        if self.method not in _METHODS:
-            raise BadInput(f"method is one of {', '.join(_METHODS)}.")
+        check_method(self, *_METHODS)
         if is_dataset(X):
             return self._fit_dataset(X, features, table)
         given = read_table(X, self.fill)
@@ -193,10 +196,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         count, look = self._count(d), complete_rows(given.numbers)
         if not wants_bounds(self.bounds):
             self._frame(d, None)
-        if self.method in TEXTBOOK:
-            self._keep(learned_once(self, lambda lesson: self._lesson(lesson, look(), count)), count)
-        else:
-            self._keep(self._train(self._steps(look, d, count, None)), count)
+        self._keep(self._train(self._steps(look, d, count, None)), count)
         keep_features(self, d, given.names)
         return self
 
@@ -236,8 +236,6 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         return main_directions(scatter * unit**2, noise * unit**2, seen.rows, mean, frame.scale, count)
 
     def _fit_dataset(self, data: Any, features: Sequence[str] | None, table: str | None) -> Self:
-        if self.method in TEXTBOOK:
-            raise BadInput(f"the {self.method} method is for lessons, which need rows as arrays.")
         if self.method == "power" or wants_bounds(self.bounds):
             return self._fit_rows(data, features, table)
         if not features:
@@ -276,12 +274,6 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         keep_features(self, len(source.names), source.names, dataset=True)
         return self
 
-    def _lesson(self, lesson: TextbookFit, rows: Floats, count: int) -> tuple[Components, Loss]:
-        frame = self._frame(rows.shape[1], None)
-        found, middle, variance, loss = directions(self.method, frame.rows(rows), frame, count, lesson)
-        told = np.full(count, math.nan) if variance is None else variance / frame.scale[0] ** 2
-        return Components(signed(found), told, math.nan, frame.centre + middle / frame.scale, math.nan), loss
-
     def _frame(self, features: int, box: Box | None) -> Frame:
         """Build the public frame, with one scale for all features, so that directions keep their meaning."""
         found = None if box is None else (box.low, box.high)
@@ -304,7 +296,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def _keep(self, model: Components, count: int) -> None:
         self.components_, self.mean_ = model.components, model.mean
-        self.explained_variance_ = None if self.method == "subspace" else model.variance
+        self.explained_variance_: Floats | None = model.variance
         ratio = None if math.isnan(model.total) else model.variance / max(model.total, 1e-300)
         self.explained_variance_ratio_ = ratio
         self.n_components_, self.n_rows_ = count, model.rows
