@@ -3,7 +3,7 @@
     learn/            textbook methods of models: `lessons.LogisticRegression(…, method="objective")`
     compare/          the textbook's exercise: the cost of noise and the best place for it
     sql/              statistical-database protections before differential privacy, and the attacks on them
-    controls/         rules beside noise that decide from the request or from noisy answers
+    controls/         classical rules in addition to noise; answers keep the guarantee of the dataset behind them
     tour              the terminal tour behind `cloister demo`
     local_accuracy    accuracy of local naive Bayes against epsilon
     synth_utility     utility of models trained on synthetic rows
