@@ -25,7 +25,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from cloister.learn.base.inputs import check_asked, check_parameters, is_dataset
-from cloister.learn.base.nested_budget import DryRun, part_of, paying_now, refuse_free_scores
+from cloister.learn.base.nested_budget import DryRun, part_of, refuse_free_scores
 from cloister.learn.base.quiet import Quiet
 from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadInput
@@ -97,6 +97,7 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
     ledger: Ledger | str | os.PathLike[str] | Payer | None
     account: Account | Payer | None
     random_state: Any
+    _meter: PrivacyFilter | DryRun | None = None  # pays instead of an account, while `fit_within` runs
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -121,9 +122,8 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
         """
         refuse_free_scores()
         budget = budget_share(self.spend)
-        meter = paying_now()
-        if meter is not None:
-            return self._train_within(meter, steps, budget, data)
+        if self._meter is not None:
+            return self._train_within(self._meter, steps, budget, data)
         source = self._source()
         accounts, unit, version, label = self._payers(budget.loss, data)
         model, receipt = release_steps(
@@ -186,13 +186,14 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle, with references in place of the ledger's or account's connection and key."""
         kept = dict(super().__getstate__())
+        kept.pop("_meter", None)
         for name in ("ledger", "account"):
             if isinstance(kept.get(name), Ledger | Account):
                 kept[name] = Payer.of(kept[name])
         return kept
 
     def __sklearn_clone__(self) -> Self:
-        """Return an unfitted copy that shares the ledger and account: a copied ledger would be a different one."""
+        """Return an unfitted copy that shares the payer: a copied ledger would be a different one."""
         told = {
             name: value if name in ("ledger", "account") else clone(value, safe=False)
             for name, value in self.get_params(deep=False).items()
@@ -201,6 +202,8 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
         for name in ("_metadata_request", "_sklearn_output_config"):  # set by set_output and metadata routing
             if hasattr(self, name):
                 setattr(copy, name, deepcopy(getattr(self, name)))
+        if self._meter is not None:  # a ColumnTransformer fits copies of its parts
+            copy._meter = self._meter
         return copy
 
     def _request(self) -> str:

@@ -1,16 +1,11 @@
-"""Several fits under one charge: a selection or a cross-validation charges once and divides the budget.
+"""Parts of a budget for several fits under one charge, and the refusal of wrappers that would score without one.
 
-    with paying(meter):
-        model.fit(X, y)          # charged to the meter, not to an account of its own
-
-Wrappers of scikit-learn that would report scores on raw rows without a charge are refused.
+fit_within(meter, model, X, y)    charged to the meter, not to an account of its own (model_selection/candidates.py)
+refuse_free_scores()              first in every fit: no scores of raw rows by scikit-learn
 """
 
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +16,8 @@ from cloister.privacy.mechanisms import Mechanism
 from cloister.privacy.noise import SeededSource
 from cloister.privacy.number import show
 
-__all__ = ["BudgetPart", "DryRun", "part_of", "paying", "paying_now", "refuse_free_scores"]
+__all__ = ["BudgetPart", "DryRun", "part_of", "refuse_free_scores"]
 
-_PAYING: ContextVar["PrivacyFilter | DryRun | None"] = ContextVar("paying", default=None)
 _HELPERS = "sklearn.utils."  # they hold no model, and every other module calls through them
 # Modules of scikit-learn that may fit a private estimator, and the functions in which they do (empty for any). All of
 # them only pass rows on and keep the models. Others are refused: they may score raw rows, or choose by them.
@@ -107,27 +101,20 @@ def part_of(meter: Any, share: Loss) -> Any:
     return meter if isinstance(meter, DryRun) else BudgetPart.of(meter, share)
 
 
-@contextmanager
-def paying(meter: PrivacyFilter | DryRun) -> Iterator[None]:
-    """Charge the fits inside the context to this filter."""
-    token = _PAYING.set(meter)
-    try:
-        yield
-    finally:
-        _PAYING.reset(token)
-
-
-def paying_now() -> PrivacyFilter | DryRun | None:
-    """Return the filter that the current fit is charged to; None if the fit opens its own account."""
-    return _PAYING.get()
-
-
 def refuse_free_scores() -> None:
     """Refuse a fit whose model scikit-learn would score on raw rows. Nothing is charged yet.
 
-    An estimator is not passed its caller, so this inspects the call stack, in worker processes too. Every function of
-    scikit-learn on it must be known to fit only. tests/unit/test_learn_wrappers.py checks the list against all wrappers
-    of scikit-learn, in one process and in two.
+    This inspects the call stack, in worker processes too: every function of scikit-learn on it must be known to fit
+    only. Nothing else that scikit-learn tells an estimator distinguishes a wrapper that scores from one that only fits:
+
+        clone, get_params, set_params    both kinds copy the estimator and set its parameters before a fit
+        fit's arguments, routing         both pass rows and labels; metadata routing passes only what a user requests
+        tags, is_classifier              asked by both, and by users
+        predict on the held-out rows     what a user may do with rows of their own; and the charge has happened by then
+
+    Replacing the functions of scikit-learn instead would have to reach worker processes, and would not refuse a
+    function that is not known. tests/unit/test_learn_wrappers.py checks the list against all wrappers of scikit-learn,
+    in one process and in two.
     """
     frame: Any = sys._getframe(1)
     calibrated = False

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.frame import Floats
 from cloister.learn.base.inputs import is_dataset
-from cloister.learn.base.nested_budget import paying_now
 from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadInput, TextbookOnly
 from cloister.privacy.loss import Loss, Relation
@@ -103,7 +102,7 @@ class TextbookModel(PrivateEstimator):
     def _lesson(self) -> TextbookFit:
         """Return the nominal budget and the seeded source; refuse a ledger or an account."""
         method, name = self.method, type(self).__name__
-        if paying_now() is not None:
+        if self._meter is not None:
             raise TextbookOnly(
                 f"{name} by {method!r} is a lesson: no selection or cross-validation that is paid for has it."
             )
