@@ -10,7 +10,7 @@ import pytest
 from cloister.attack import Audit, Batched, audit
 from cloister.learn.base.frame import Frame, read_frame
 from cloister.learn.base.inputs import read_table
-from cloister.learn.linear_model import clipped_gradients, scale_probe
+from cloister.learn.linear_model import clipped_gradients, moments
 from cloister.learn.linear_model.classifier import PrivateRows
 from cloister.learn.linear_model.gradient_descent import descend
 from cloister.learn.linear_model.logistic import LogisticRegression
@@ -120,7 +120,7 @@ def test_a_first_look_that_is_not_paid_for_is_caught(monkeypatch: pytest.MonkeyP
         def release(self, value: Any, source: Any) -> Any:
             return value
 
-    monkeypatch.setattr(scale_probe, "DiscreteGaussian", type("Free", (), {"for_loss": lambda *_: Bare()}))
+    monkeypatch.setattr(moments, "noise_for", lambda *_: Bare())
     assert attacked(FITS["gradient"], rho("0.5"), all_steps=True).broken
 
 

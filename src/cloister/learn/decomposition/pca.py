@@ -27,8 +27,15 @@ from cloister.learn.base.private_data import is_number, read_relation
 from cloister.learn.base.row_source import fetch_numbers
 from cloister.learn.base.rowwise import weighted
 from cloister.learn.linear_model.engine_moments import EngineDesign
-from cloister.learn.linear_model.moments import Floats, Reach, cautious_length, exact_product, release_matrix
-from cloister.learn.linear_model.scale_probe import SHARE, probe_scale
+from cloister.learn.linear_model.moments import (
+    SHARE,
+    Floats,
+    Reach,
+    cautious_length,
+    exact_product,
+    probe_scale,
+    release_matrix,
+)
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter
@@ -232,7 +239,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         widest = math.ceil(min(longest, 0.5 + abs(seen.middle).max()) / unit) if not frame.round else CELLS
         d = frame.features
         reach = Reach(math.isqrt(d * CELLS**2) + 1, CELLS**2, min(widest, CELLS) ** 2 * CELLS**2)
-        scatter, noise = release_matrix(meter, lambda: exact_product(len(look()), cells), reach, rest.loss)
+        scatter, noise = release_matrix(meter, lambda: exact_product(len(look()), cells), reach.matrix, rest.loss)
         return main_directions(scatter * unit**2, noise * unit**2, seen.rows, mean, frame.scale, count)
 
     def _fit_dataset(self, data: Any, features: Sequence[str] | None, table: str | None) -> Self:
@@ -248,7 +255,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         count = self._count(len(features))
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> Components:
-            whole, noise = release_matrix(meter, design.matrix, design.reach, budget.loss)
+            whole, noise = release_matrix(meter, design.matrix, design.reach.matrix, budget.loss)
             whole, noise = whole * design.unit, noise * design.unit
             rows = max(float(whole[-1, -1]), 1.0)
             middle = np.clip(whole[-1, :-1] / rows, -0.5, 0.5)

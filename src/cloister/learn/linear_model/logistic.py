@@ -17,10 +17,11 @@ from cloister.learn.base.inputs import check_method, is_dataset, keep_features
 from cloister.learn.base.integer_rows import Integers
 from cloister.learn.base.private_data import classes_of, read_names, read_relation
 from cloister.learn.linear_model.classifier import FetchedRows, LinearClassifier, LinearModel, PrivateRows
-from cloister.learn.linear_model.discriminant import ClassMoments, discriminant, moments_of_rows, optimism, taylor
+from cloister.learn.linear_model.discriminant import discriminant, moments_of_rows, optimism, taylor
 from cloister.learn.linear_model.engine_moments import class_design, class_moments
 from cloister.learn.linear_model.gradient_descent import Fitted, descend
 from cloister.learn.linear_model.loss_gradients import Logistic, Softmax, sigmoid
+from cloister.learn.linear_model.moments import ClassMoments
 from cloister.learn.linear_model.newton import hessian
 from cloister.privacy.budget_split import BudgetShare, noise_for
 from cloister.privacy.errors import BadInput

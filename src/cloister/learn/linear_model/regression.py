@@ -27,16 +27,14 @@ from cloister.learn.base.private_data import read_relation
 from cloister.learn.base.rowwise import weighted
 from cloister.learn.linear_model.engine_moments import EngineDesign
 from cloister.learn.linear_model.least_squares import Fit, adaptive_ridge, solve, trimmed
-from cloister.learn.linear_model.moments import Floats, Moments, Reach, cautious_length
+from cloister.learn.linear_model.moments import SHARE, Floats, Moments, Reach, cautious_length, once, probe_scale
 from cloister.learn.linear_model.regression_rows import (
     Regression,
     RegressionRows,
     in_units,
-    once,
     read_ends,
     release_regression,
 )
-from cloister.learn.linear_model.scale_probe import SHARE, probe_scale
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadInput, BadProbability
 from cloister.privacy.filter import PrivacyFilter
