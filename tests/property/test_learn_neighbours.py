@@ -11,7 +11,7 @@ import cloister as cl
 from cloister import learn
 from cloister.learn.base.cells import Categories, numbers_in
 from cloister.learn.base.inputs import codes, read_goal, read_table
-from cloister.learn.base.nested_budget import DryRun
+from cloister.learn.base.payer import DryRun
 from cloister.learn.model_selection.candidates import fit_within
 from cloister.privacy.errors import BadBounds, BadSchema
 from cloister.privacy.mechanisms import DiscreteGaussian

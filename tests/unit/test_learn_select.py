@@ -22,7 +22,7 @@ import cloister as cl
 from cloister import learn
 from cloister.attack import Batched, audit
 from cloister.learn.base.cells import category
-from cloister.learn.base.nested_budget import BudgetPart, DryRun
+from cloister.learn.base.payer import BudgetPart, DryRun
 from cloister.learn.model_selection.candidates import fit_within, settled
 from cloister.learn.model_selection.scoring import read_scoring
 from cloister.learn.model_selection.search import choose
@@ -414,7 +414,7 @@ def test_a_failing_step_says_nothing_about_rows(tmp_path):
 
 def test_a_dataset_cannot_be_selected_on():
     class Data:
-        tables = account = None
+        tables = account = relation = None
 
     model = learn.LogisticRegression(SPEND, **PUBLIC)
     model._meter = DryRun()

@@ -16,7 +16,7 @@ from cloister.hub.core.models import Job
 from cloister.hub.jobs.job_types import KINDS, Planned
 from cloister.hub.jobs.job_types.train.estimators import OFFERS
 from cloister.learn import persistence
-from cloister.learn.base.nested_budget import DryRun
+from cloister.learn.base.payer import DryRun
 from cloister.learn.model_selection.candidates import fit_within
 from cloister.learn.model_selection.holdout import nobody, sides
 from cloister.privacy.errors import BadForm, BadInput, BadLoss, BadSchema, Denied, SealBroken

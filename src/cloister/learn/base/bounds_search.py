@@ -8,7 +8,6 @@ computed from the histogram is post-processing.
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,18 +19,13 @@ from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above
 
-__all__ = ["find_box", "noise_for", "wants_bounds"]
+__all__ = ["find_box"]
 
 Floats = NDArray[np.float64]
 
 # From 1e-3 to 1e9: smaller magnitudes count as zero, larger ones are clipped.
 _LEAST, _MOST = -10, 30
 _BINS = _MOST - _LEAST
-
-
-def wants_bounds(bounds: Any) -> bool:
-    """Return True if bounds are to be found: bounds="find"."""
-    return isinstance(bounds, str) and bounds == "find"
 
 
 def find_box(meter: PrivacyFilter, look: Callable[[], Floats], features: int, loss: Loss) -> Box:

@@ -12,23 +12,24 @@ work. Beside the model's own parameters it has
 and after `fit`: `release_` (loss, receipt, whether it is private), `loss_`, and `n_features_in_`.
 """
 
+import inspect
 import os
 import secrets
+import sys
+import warnings
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from cloister.learn.base.inputs import check_asked, check_parameters, is_dataset
-from cloister.learn.base.nested_budget import DryRun, part_of, refuse_free_scores
-from cloister.learn.base.quiet import Quiet
+from cloister.learn.base.payer import DryRun, Payer, part_of
 from cloister.privacy.budget_split import BudgetShare, budget_share
-from cloister.privacy.errors import BadInput
+from cloister.privacy.errors import BadInput, NotPrivate
 from cloister.privacy.filter import PrivacyFilter, release_steps
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
@@ -39,51 +40,41 @@ from cloister.privacy.unit import ROW, Unit
 if TYPE_CHECKING:
     from cloister.learn.base.row_source import FetchedTable
 
-__all__ = ["Payer", "PrivateEstimator"]
+__all__ = ["PrivateEstimator", "Quiet", "quiet"]
 
 T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Payer:
-    """Reference from a pickled estimator to its ledger or account. It holds neither a key nor a connection.
+_ASKED = (
+    "decision_function", "inverse_transform", "predict", "predict_log_proba", "predict_proba", "score", "transform",
+)  # fmt: skip
 
-    Attributes:
-        folder: the ledger's folder; None if it was not opened with `Ledger.in_folder`.
-        owner: the ledger's public key, so that no other ledger in that folder is charged.
-        name, analyst: those of the account; None for a ledger.
+
+def quiet(method: Method) -> Method:
+    """Wrap a function to run without floating-point warnings: an overflow would reveal that a row has a huge number."""
+
+    @wraps(method)
+    def silent(*args: Any, **kwargs: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return method(*args, **kwargs)
+
+    silent._is_quiet = True  # type: ignore[attr-defined]
+    return cast(Method, silent)
+
+
+class Quiet:
+    """Mixin whose methods on rows run without floating-point warnings, inherited ones included.
+
+    Even if the caller turned them into errors: `np.seterr(all="raise")`, `warnings.simplefilter("error")`.
     """
 
-    folder: str | None
-    owner: str
-    name: str | None = None
-    analyst: str | None = None
-
-    @classmethod
-    def of(cls, payer: Ledger | Account) -> "Payer":
-        """Describe a ledger or account."""
-        book: Any = payer.book if isinstance(payer, Account) else payer
-        folder = getattr(book, "folder", None)
-        account = (payer.rules.name, payer.rules.analyst) if isinstance(payer, Account) else (None, None)
-        return cls(None if folder is None else str(folder), str(book.key.public), *account)
-
-    def ledger(self) -> Ledger:
-        """Reopen the ledger."""
-        if self.folder is None or not (Path(self.folder) / "ledger.db").exists():
-            raise BadInput(
-                "this model was unpickled, and the ledger that paid for it is not here. Set its ledger or account "
-                "before it is fitted again."
-            )
-        book = Ledger.in_folder(self.folder)
-        if str(book.key.public) != self.owner:
-            book.close()
-            raise BadInput("the folder of this model's ledger holds another ledger now. Set its ledger or account.")
-        return book
-
-    def account(self) -> Account:
-        """Reopen the account."""
-        assert self.name is not None
-        return self.ledger().account(self.name, self.analyst)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in _ASKED:
+            method = getattr(cls, name, None)
+            if inspect.isfunction(method) and not hasattr(method, "_is_quiet"):
+                setattr(cls, name, quiet(method))
 
 
 class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
@@ -120,7 +111,7 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
             data: the Cloister dataset that holds the rows, if any.
             asked: description of the columns that are read, for the ledger.
         """
-        refuse_free_scores()
+        _refuse_free_scores()
         budget = budget_share(self.spend)
         if self._meter is not None:
             return self._train_within(self._meter, steps, budget, data)
@@ -170,7 +161,7 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
         budget: BudgetShare,
         data: Any,
     ) -> T:
-        """Train as one of several fits under one charge, with one receipt (learn/base/nested_budget.py)."""
+        """Train as one of several fits under one charge, with one receipt (learn/base/payer.py)."""
         unit = ROW
         if is_dataset(data):
             # The rows of a dataset are charged to its own account, or the dataset is empty.
@@ -250,7 +241,7 @@ def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
         if method.__name__ == "fit":
             check_parameters(self.get_params(deep=False))
             check_asked(kwargs)
-        with np.errstate(all="ignore"):  # learn/base/quiet.py
+        with np.errstate(all="ignore"):  # as `quiet`
             return method(self, *args, **kwargs)
 
     return told
@@ -273,3 +264,96 @@ _ELSEWHERE = {
 _ABSENT = {
     "partial_fit": "every look at rows is paid for, so a fit sees all of them at once: fit on all rows, or a dataset.",
 }
+
+
+# Wrappers of scikit-learn that would score raw rows
+
+
+_HELPERS = "sklearn.utils."  # they hold no model, and every other module calls through them
+# Modules of scikit-learn that may fit a private estimator, and the functions in which they do (empty for any). All of
+# them only pass rows on and keep the models. Others are refused: they may score raw rows, or choose by them.
+_ONLY_FIT: dict[str, frozenset[str]] = {
+    "sklearn.base": frozenset(),
+    "sklearn.calibration": frozenset(),  # with a warning
+    "sklearn.compose._column_transformer": frozenset(),
+    "sklearn.compose._target": frozenset(),
+    "sklearn.ensemble._bagging": frozenset({"BaseBagging.fit", "BaseBagging._fit", "_parallel_build_estimators"}),
+    "sklearn.ensemble._base": frozenset({"_fit_single_estimator"}),
+    "sklearn.ensemble._voting": frozenset(),
+    "sklearn.feature_selection._from_model": frozenset({"SelectFromModel.fit"}),
+    "sklearn.feature_selection._rfe": frozenset({"RFE.fit", "RFE._fit"}),  # goes by coefficients; RFECV by scores
+    "sklearn.impute._iterative": frozenset(),
+    "sklearn.model_selection._classification_threshold": frozenset(
+        {"BaseThresholdClassifier.fit", "FixedThresholdClassifier._fit"}
+    ),
+    "sklearn.multiclass": frozenset(),
+    "sklearn.multioutput": frozenset(
+        {"_fit_estimator", "_MultiOutputEstimator.fit", "MultiOutputClassifier.fit", "_BaseChain.fit",
+         "ClassifierChain.fit", "RegressorChain.fit"}
+    ),
+    "sklearn.pipeline": frozenset(),
+    "sklearn.semi_supervised._self_training": frozenset(),
+}  # fmt: skip
+# Functions that read raw rows if a parameter of their estimator says so: out-of-bag rows, links of a chain. In another
+# process or thread that estimator is an argument, not `self`.
+_UNLESS = {
+    ("sklearn.ensemble._bagging", "BaseBagging.fit"): "oob_score",
+    ("sklearn.ensemble._bagging", "BaseBagging._fit"): "oob_score",
+    ("sklearn.ensemble._bagging", "_parallel_build_estimators"): "oob_score",
+    ("sklearn.multioutput", "_BaseChain.fit"): "cv",
+    ("sklearn.multioutput", "ClassifierChain.fit"): "cv",
+    ("sklearn.multioutput", "RegressorChain.fit"): "cv",
+}
+
+
+def _refuse_free_scores() -> None:
+    """Refuse a fit whose model scikit-learn would score on raw rows. Nothing is charged yet.
+
+    This inspects the call stack, in worker processes too: every function of scikit-learn on it must be known to fit
+    only. Nothing else that scikit-learn tells an estimator distinguishes a wrapper that scores from one that only fits:
+
+        clone, get_params, set_params    both kinds copy the estimator and set its parameters before a fit
+        fit's arguments, routing         both pass rows and labels; metadata routing passes only what a user requests
+        tags, is_classifier              asked by both, and by users
+        predict on the held-out rows     what a user may do with rows of their own; and the charge has happened by then
+
+    Replacing the functions of scikit-learn instead would have to reach worker processes, and would not refuse a
+    function that is not known. tests/unit/test_learn_wrappers.py checks the list against all wrappers of scikit-learn,
+    in one process and in two.
+    """
+    frame: Any = sys._getframe(1)
+    calibrated = False
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith("sklearn.") and not _only_fits(frame, module):
+            raise NotPrivate(
+                "scikit-learn's validation, searches, stacking and boosting show scores of raw rows that nobody "
+                "paid for, and other wrappers of it may. Use cloister.learn.cross_val_score, which adds noise to "
+                "them, or cloister.learn.select."
+            )
+        calibrated = calibrated or module == "sklearn.calibration"
+        frame = frame.f_back
+    if calibrated:
+        warnings.warn(
+            "CalibratedClassifierCV fits its curve to raw rows: what it adds to the private model is not private, and "
+            "not charged. Naive Bayes models calibrate inside their spend: calibrate=True.",
+            stacklevel=4,
+        )
+
+
+def _only_fits(frame: Any, module: str) -> bool:
+    """Return True if a function of scikit-learn is known only to fit."""
+    name = frame.f_code.co_qualname
+    if module.startswith(_HELPERS):
+        return True
+    if module not in _ONLY_FIT or (_ONLY_FIT[module] and name not in _ONLY_FIT[module]):
+        return False
+    asked = _UNLESS.get((module, name))
+    if asked is None:
+        return True
+    from sklearn.base import BaseEstimator
+
+    told = [
+        getattr(one, asked) for one in frame.f_locals.values() if isinstance(one, BaseEstimator) and hasattr(one, asked)
+    ]
+    return bool(told) and not any(one is not None and one is not False for one in told)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.learn.base.cells import Categories, numbers_in
-from cloister.learn.base.containers import is_frame, is_table, read_column, read_rows
+from cloister.learn.base.containers import is_table, read_column, read_rows
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema, TextbookOnly
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "read_goal",
     "read_labels",
     "read_table",
+    "wants_bounds",
 ]
 
 Floats = NDArray[np.float64]
@@ -198,6 +199,11 @@ def _plain(value: Any) -> int | float:
     if isinstance(value, float | np.floating):
         return float(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else math.nan
+
+
+def wants_bounds(bounds: Any) -> bool:
+    """Return True if bounds are to be found: bounds="find"."""
+    return isinstance(bounds, str) and bounds == "find"
 
 
 def read_box(bounds: Any, features: int) -> Box:
@@ -415,7 +421,5 @@ def _prepare_first(estimator: Any) -> str:
 
 
 def is_dataset(thing: object) -> bool:
-    """Return True if it is a Cloister dataset: tables, and an account to charge."""
-    return (
-        not is_frame(thing) and hasattr(thing, "tables") and hasattr(thing, "account")
-    )  # a frame has any attribute that names a column
+    """Return True if it is a Cloister dataset. Its class decides: a frame has any attribute that names a column."""
+    return hasattr(type(thing), "relation")

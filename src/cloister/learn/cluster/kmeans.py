@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 
-from cloister.learn.base.bounds_search import find_box, wants_bounds
+from cloister.learn.base.bounds_search import find_box
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.frame import Floats
 from cloister.learn.base.inputs import (
@@ -20,10 +20,10 @@ from cloister.learn.base.inputs import (
     keep_features,
     read_answers,
     read_table,
+    wants_bounds,
 )
-from cloister.learn.base.integer_rows import Integers
+from cloister.learn.base.integer_rows import Integers, distances
 from cloister.learn.base.row_source import fetch
-from cloister.learn.base.rowwise import distances
 from cloister.learn.cluster.enclosing_ball import read_ground
 from cloister.learn.cluster.lloyd import cluster
 from cloister.privacy.budget_split import BudgetShare

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from cloister.learn.base.bounds_search import find_box, wants_bounds
+from cloister.learn.base.bounds_search import find_box
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.frame import Frame, read_frame, shorten
 from cloister.learn.base.inputs import (
@@ -21,11 +21,11 @@ from cloister.learn.base.inputs import (
     keep_features,
     read_answers,
     read_table,
+    wants_bounds,
 )
-from cloister.learn.base.integer_rows import ROW_BITS, WEIGHT_BITS, ExactRows, noisy, on_grid
+from cloister.learn.base.integer_rows import ROW_BITS, WEIGHT_BITS, ExactRows, noisy, on_grid, weighted
 from cloister.learn.base.private_data import is_number, read_relation
 from cloister.learn.base.row_source import fetch_numbers
-from cloister.learn.base.rowwise import weighted
 from cloister.learn.linear_model.engine_moments import EngineDesign
 from cloister.learn.linear_model.moments import (
     SHARE,

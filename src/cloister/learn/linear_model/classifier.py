@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
-from cloister.learn.base.bounds_search import find_box, wants_bounds
+from cloister.learn.base.bounds_search import find_box
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.frame import Floats, Frame, read_frame
 from cloister.learn.base.inputs import (
@@ -22,9 +22,10 @@ from cloister.learn.base.inputs import (
     read_classes,
     read_labels,
     read_table,
+    wants_bounds,
 )
+from cloister.learn.base.integer_rows import weighted
 from cloister.learn.base.row_source import FetchedTable, fetch
-from cloister.learn.base.rowwise import weighted
 from cloister.learn.linear_model.gradient_descent import Fitted
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.filter import PrivacyFilter

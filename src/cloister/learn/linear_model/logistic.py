@@ -11,9 +11,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.learn.base.bounds_search import wants_bounds
 from cloister.learn.base.frame import Floats, Frame
-from cloister.learn.base.inputs import check_method, is_dataset, keep_features
+from cloister.learn.base.inputs import check_method, is_dataset, keep_features, wants_bounds
 from cloister.learn.base.integer_rows import Integers
 from cloister.learn.base.private_data import classes_of, read_names, read_relation
 from cloister.learn.linear_model.classifier import FetchedRows, LinearClassifier, LinearModel, PrivateRows

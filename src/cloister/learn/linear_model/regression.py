@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from cloister.learn.base.bounds_search import find_box, wants_bounds
+from cloister.learn.base.bounds_search import find_box
 from cloister.learn.base.cells import numbers_in
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.frame import Frame, read_frame
@@ -22,9 +22,10 @@ from cloister.learn.base.inputs import (
     read_answers,
     read_goal,
     read_table,
+    wants_bounds,
 )
+from cloister.learn.base.integer_rows import weighted
 from cloister.learn.base.private_data import read_relation
-from cloister.learn.base.rowwise import weighted
 from cloister.learn.linear_model.engine_moments import EngineDesign
 from cloister.learn.linear_model.least_squares import Fit, adaptive_ridge, solve, trimmed
 from cloister.learn.linear_model.moments import SHARE, Floats, Moments, Reach, cautious_length, once, probe_scale

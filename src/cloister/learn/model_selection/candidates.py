@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.learn.base.containers import as_array, is_frame, read_column
-from cloister.learn.base.estimator import Payer, PrivateEstimator
-from cloister.learn.base.nested_budget import DryRun
+from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.base.payer import DryRun, Payer
 from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadCandidates, BadInput, NotPrivate
 from cloister.privacy.filter import PrivacyFilter

@@ -1,7 +1,7 @@
 """Private cross-validation: every fit is charged, and the scores are noisy.
 
 scikit-learn's own would fit private models and then report their scores on raw rows without a charge; see
-learn/base/nested_budget.py.
+learn/base/payer.py.
 """
 
 from dataclasses import replace
@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.learn.base.bounds_search import noise_for
-from cloister.learn.base.quiet import quiet
+from cloister.learn.base.estimator import quiet
 from cloister.learn.model_selection.candidates import (
     Search,
     fit_within,
@@ -24,7 +23,7 @@ from cloister.learn.model_selection.candidates import (
     total_spend,
 )
 from cloister.learn.model_selection.scoring import read_scoring
-from cloister.privacy.budget_split import BudgetShare, budget_share
+from cloister.privacy.budget_split import BudgetShare, budget_share, noise_for
 from cloister.privacy.errors import BadInput, BadLoss
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from cloister.learn.base.quiet import quiet
+from cloister.learn.base.estimator import quiet
 from cloister.learn.model_selection.candidates import (
     Search,
     fit_within,

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.learn.base.bounds_search import find_box, noise_for, wants_bounds
+from cloister.learn.base.bounds_search import find_box
 from cloister.learn.base.inputs import (
     Box,
     check_method,
@@ -23,13 +23,13 @@ from cloister.learn.base.inputs import (
     read_classes,
     read_labels,
     read_table,
+    wants_bounds,
 )
+from cloister.learn.base.integer_rows import weighted
 from cloister.learn.base.private_data import check_filled, classes_of, ends_of, is_number, read_relation
-from cloister.learn.base.rowwise import weighted
-from cloister.learn.naive_bayes.calibration import BINS, SHARE, CalibrationCurve, calibrate
+from cloister.learn.naive_bayes.calibration import BINS, SHARE, BayesClassifier, CalibrationCurve, calibrate
 from cloister.learn.naive_bayes.class_sums import EDGE, ONE, ClassSums, EngineClassSums, Weights, whole_weights
-from cloister.learn.naive_bayes.classes import BayesClassifier
-from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.budget_split import BudgetShare, noise_for
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger

@@ -9,7 +9,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.learn.base.bounds_search import noise_for, wants_bounds
 from cloister.learn.base.inputs import (
     check_method,
     is_dataset,
@@ -18,13 +17,13 @@ from cloister.learn.base.inputs import (
     read_classes,
     read_labels,
     read_table,
+    wants_bounds,
 )
 from cloister.learn.base.private_data import classes_of, read_relation
-from cloister.learn.naive_bayes.calibration import SHARE, CalibrationCurve, calibrate
+from cloister.learn.naive_bayes.calibration import SHARE, BayesClassifier, CalibrationCurve, calibrate
 from cloister.learn.naive_bayes.class_counts import SCORE_BITS, ClassCounts, EngineClassCounts
-from cloister.learn.naive_bayes.classes import BayesClassifier
 from cloister.learn.naive_bayes.count_features import CountFeature, features_of_schema, find_features, read_features
-from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.budget_split import BudgetShare, noise_for
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger

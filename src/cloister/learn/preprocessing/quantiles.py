@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
-from cloister.learn.base.bounds_search import find_box, noise_for, wants_bounds
+from cloister.learn.base.bounds_search import find_box
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.inputs import (
     Box,
@@ -19,10 +19,11 @@ from cloister.learn.base.inputs import (
     read_answers,
     read_box,
     read_table,
+    wants_bounds,
 )
 from cloister.learn.base.integer_rows import on_grid
 from cloister.learn.base.row_source import fetch_numbers
-from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.budget_split import BudgetShare, noise_for
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
-from cloister.learn.base.bounds_search import find_box, noise_for, wants_bounds
-from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.base.bounds_search import find_box
+from cloister.learn.base.estimator import PrivateEstimator, Quiet
 from cloister.learn.base.inputs import (
     Box,
     check_asked,
@@ -24,13 +24,13 @@ from cloister.learn.base.inputs import (
     read_answers,
     read_box,
     read_table,
+    wants_bounds,
 )
 from cloister.learn.base.integer_rows import on_grid
 from cloister.learn.base.private_data import read_relation, values_of
-from cloister.learn.base.quiet import Quiet
 from cloister.learn.base.row_source import fetch_numbers
 from cloister.learn.naive_bayes.count_features import read_features
-from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.budget_split import BudgetShare, noise_for
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger

@@ -9,11 +9,10 @@ from typing import Any
 from cloister.dataset import Dataset
 from cloister.hub.jobs.job_types.job_type import Progress
 from cloister.hub.jobs.job_types.train.form import HELD_BACK, TrainingRequest
-from cloister.learn.base.nested_budget import BudgetPart, DryRun
+from cloister.learn.base.payer import BudgetPart, DryRun
 from cloister.learn.model_selection.candidates import fit_within
-from cloister.learn.model_selection.evaluation import Trial, evaluate, expected_error
+from cloister.learn.model_selection.evaluation import SURE, Evaluation, Trial, evaluate, expected_error
 from cloister.learn.model_selection.holdout import nobody, sides
-from cloister.learn.model_selection.intervals import SURE, Evaluation
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter, release_steps
