@@ -10,6 +10,7 @@ import pytest
 from cloister.attack import Audit, Batched, audit
 from cloister.learn.base.frame import Frame, read_frame
 from cloister.learn.base.inputs import read_table
+from cloister.learn.base.row_source import ArrayRows
 from cloister.learn.linear_model import clipped_gradients, moments
 from cloister.learn.linear_model.classifier import PrivateRows
 from cloister.learn.linear_model.gradient_descent import descend
@@ -44,7 +45,7 @@ class Free:
 
 
 def logistic(method: str, spend: Loss, data: tuple[Any, Any], meter: Any) -> Any:
-    rows = PrivateRows(read_table(data[0]), data[1], np.array([0, 1]), FRAME)
+    rows = PrivateRows(ArrayRows(read_table(data[0]), data[1], np.array([0, 1])), FRAME)
     model = LogisticRegression(spend, bounds=(0, 1), classes=[0, 1], method=method)._learn(
         meter, budget_share(spend), rows
     )

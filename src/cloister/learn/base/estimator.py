@@ -38,7 +38,7 @@ from cloister.privacy.release import Release
 from cloister.privacy.unit import ROW, Unit
 
 if TYPE_CHECKING:
-    from cloister.learn.base.row_source import FetchedTable
+    from cloister.learn.base.row_source import InputRows
 
 __all__ = ["PrivateEstimator", "Quiet", "quiet"]
 
@@ -138,11 +138,14 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
         )
         return model
 
-    def _train_rows(self, steps: Callable[[PrivacyFilter, BudgetShare], T], source: "FetchedTable") -> T:
-        """Train a method that protects one row on the rows of a dataset (learn/base/row_source.py).
+    def _train_rows(self, steps: Callable[[PrivacyFilter, BudgetShare], T], source: "InputRows") -> T:
+        """Train a method that protects one row on the rows of the input (learn/base/row_source.py).
 
-        Privacy: the spend, for the dataset's unit: the steps get the budget of one of its rows (`Purse.of_a_row`).
+        Privacy: the spend, for one row of an array or frame; for the unit of a dataset: the steps get the budget of one
+            of its rows (`BudgetShare.of_a_row`).
         """
+        if not source.dataset:
+            return self._train(steps)
         most = source.relation.rows_each
 
         def of_rows(meter: PrivacyFilter, budget: BudgetShare) -> T:

@@ -422,4 +422,4 @@ def _prepare_first(estimator: Any) -> str:
 
 def is_dataset(thing: object) -> bool:
     """Return True if it is a Cloister dataset. Its class decides: a frame has any attribute that names a column."""
-    return hasattr(type(thing), "relation")
+    return callable(getattr(type(thing), "relation", None))

@@ -16,14 +16,11 @@ from cloister.learn.base.inputs import (
     Box,
     check_method,
     complete_rows,
-    is_dataset,
-    keep_features,
     read_answers,
-    read_table,
     wants_bounds,
 )
 from cloister.learn.base.integer_rows import Integers, distances
-from cloister.learn.base.row_source import fetch
+from cloister.learn.base.row_source import keep_input, read_input
 from cloister.learn.cluster.enclosing_ball import read_ground
 from cloister.learn.cluster.lloyd import cluster
 from cloister.privacy.budget_split import BudgetShare
@@ -114,20 +111,12 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
         Privacy: the spend, charged before a row is read.
         """
         check_method(self, "joint")
-        find = wants_bounds(self.bounds)
-        names: Sequence[str] | None
-        if is_dataset(X):
-            source = fetch(X, None, features, table, kind="none", fill=self.fill, find=find)
-            names = source.names
-            bounds = self.bounds if find or self.data_norm is not None else (source.box.low, source.box.high)
-            found = self._train_rows(self._steps(source.numbers, len(source.names), bounds), source)
-        else:
-            given = read_table(X, self.fill)
-            names = given.names
-            found = self._train(self._steps(given.numbers, given.width, self.bounds))
+        source = read_input(X, features=features, table=table, fill=self.fill, find=wants_bounds(self.bounds))
+        steps = self._steps(source.numbers, source.width, source.bounds(self.bounds, self.data_norm))
+        found = self._train_rows(steps, source)
         (self.cluster_centers_, self.cluster_sizes_, self.n_iter_), errors, self._box = found
         self.center_errors_, self.size_error_ = errors
-        keep_features(self, self.cluster_centers_.shape[1], names, dataset=is_dataset(X))
+        keep_input(self, source)
         return self
 
     def _steps(

@@ -25,7 +25,7 @@ from cloister.learn.base.inputs import (
 )
 from cloister.learn.base.integer_rows import ROW_BITS, WEIGHT_BITS, ExactRows, noisy, on_grid, weighted
 from cloister.learn.base.private_data import is_number, read_relation
-from cloister.learn.base.row_source import fetch_numbers
+from cloister.learn.base.row_source import InputRows, keep_input, read_input
 from cloister.learn.linear_model.engine_moments import EngineDesign
 from cloister.learn.linear_model.moments import (
     SHARE,
@@ -187,7 +187,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         """Fit to rows, or inside the engine of a Cloister dataset.
 
         Args:
-            X: an array or frame, or a dataset.
+            X: an array or frame, or a dataset. Methods that an engine cannot run read its rows into this process
+                (learn/base/row_source.py).
             y: not used.
             features, table: for a dataset: columns that are numbers, and the table if there are several.
 
@@ -196,20 +197,23 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         if self.method == "wishart":
             wishart()
         check_method(self, *_METHODS)
-        if is_dataset(X):
-            return self._fit_dataset(X, features, table)
-        given = read_table(X, self.fill)
-        d = given.width
-        count, look = self._count(d), complete_rows(given.numbers)
-        if not wants_bounds(self.bounds):
-            self._frame(d, None)
-        self._keep(self._train(self._steps(look, d, count, None)), count)
-        keep_features(self, d, given.names)
+        find = wants_bounds(self.bounds)
+        if is_dataset(X) and self.method == "covariance" and not find:
+            return self._fit_engine(X, features, table)
+        source = read_input(X, features=features, table=table, fill=self.fill, find=find, numbers=True)
+        count = self._count(source.width)
+        public = source.box(None) if source.dataset and not find else None
+        if not find:
+            self._frame(source.width, public)
+        self._keep(self._train_rows(self._steps(source, count, public), source), count)
+        keep_input(self, source)
         return self
 
     def _steps(
-        self, look: Callable[[], Floats], features: int, count: int, public: Box | None
+        self, source: InputRows, count: int, public: Box | None
     ) -> Callable[[PrivacyFilter, BudgetShare], Components]:
+        look, features = complete_rows(source.numbers), source.width
+
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> Components:
             box = public
             if wants_bounds(self.bounds):
@@ -242,9 +246,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         scatter, noise = release_matrix(meter, lambda: exact_product(len(look()), cells), reach.matrix, rest.loss)
         return main_directions(scatter * unit**2, noise * unit**2, seen.rows, mean, frame.scale, count)
 
-    def _fit_dataset(self, data: Any, features: Sequence[str] | None, table: str | None) -> Self:
-        if self.method == "power" or wants_bounds(self.bounds):
-            return self._fit_rows(data, features, table)
+    def _fit_engine(self, data: Any, features: Sequence[str] | None, table: str | None) -> Self:
         if not features:
             raise BadInput("say which columns to look at: fit(ds, features=['age', 'stay_days']).")
         relation = read_relation(data, table, features)
@@ -268,17 +270,6 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
         self._keep(self._train(steps, data), count)
         keep_features(self, len(design.names), design.names, dataset=True)
-        return self
-
-    def _fit_rows(self, data: Any, features: Sequence[str] | None, table: str | None) -> Self:
-        """Fit by methods that an engine cannot run: rows are read into this process (learn/base/row_source.py)."""
-        find = wants_bounds(self.bounds)
-        source = fetch_numbers(data, features, table, self.fill, find=find)
-        count = self._count(len(source.names))
-        look = complete_rows(source.numbers)
-        steps = self._steps(look, len(source.names), count, None if find else source.box)
-        self._keep(self._train_rows(steps, source), count)
-        keep_features(self, len(source.names), source.names, dataset=True)
         return self
 
     def _frame(self, features: int, box: Box | None) -> Frame:

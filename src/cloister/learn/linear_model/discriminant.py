@@ -11,7 +11,7 @@ import numpy as np
 
 from cloister.learn.base.frame import Floats
 from cloister.learn.base.integer_rows import ROW_BITS, ExactRows, Integers
-from cloister.learn.linear_model.classifier import FetchedRows, PrivateRows
+from cloister.learn.linear_model.classifier import PrivateRows
 from cloister.learn.linear_model.moments import ClassMoments, Sensitivity, release_class_moments, whole_root
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.filter import PrivacyFilter
@@ -80,7 +80,7 @@ def taylor(found: ClassMoments) -> tuple[Floats, Floats]:
 
 
 def moments_of_rows(
-    meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows | FetchedRows, *, laplace: bool = False
+    meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows, *, laplace: bool = False
 ) -> ClassMoments:
     """Release moments of twice the scaled rows, which are within [-1, 1].
 

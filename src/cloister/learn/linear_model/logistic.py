@@ -15,7 +15,7 @@ from cloister.learn.base.frame import Floats, Frame
 from cloister.learn.base.inputs import check_method, is_dataset, keep_features, wants_bounds
 from cloister.learn.base.integer_rows import Integers
 from cloister.learn.base.private_data import classes_of, read_names, read_relation
-from cloister.learn.linear_model.classifier import FetchedRows, LinearClassifier, LinearModel, PrivateRows
+from cloister.learn.linear_model.classifier import LinearClassifier, LinearModel, PrivateRows
 from cloister.learn.linear_model.discriminant import discriminant, moments_of_rows, optimism, taylor
 from cloister.learn.linear_model.engine_moments import class_design, class_moments
 from cloister.learn.linear_model.gradient_descent import Fitted, descend
@@ -236,19 +236,15 @@ class LogisticRegression(LinearClassifier):
         Privacy: the spend, charged before a row is read.
         """
         check_method(self, *_METHODS)
-        engine = is_dataset(X) and self.method in ("auto", "quadratic") and not wants_bounds(self.bounds)
-        if engine:
+        if is_dataset(X) and self.method in ("auto", "quadratic") and not wants_bounds(self.bounds):
             return self._fit_engine(X, target, features, table)
-        if is_dataset(X):
-            data: PrivateRows | FetchedRows = self._table_rows(X, target, features, table)
-        else:
-            data = self._rows(X, y)
+        data = self._rows(X, y, target=target, features=features, table=table)
         if self.method == "functional" and len(data.classes) > 2:
             raise BadInput("the functional mechanism is for two classes. Use another method.")
         self._finish(self._fit(data, self._learn))
         return self
 
-    def _learn(self, meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows | FetchedRows) -> LinearModel:
+    def _learn(self, meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows) -> LinearModel:
         model, count = self._descended(meter, BudgetShare(budget.part(1 - CHECK)), data)
 
         def right() -> NDArray[np.bool_]:
@@ -260,9 +256,7 @@ class LogisticRegression(LinearClassifier):
             model if seen is None else replace(model, accuracy=seen.accuracy, accuracy_interval=(seen.low, seen.high))
         )
 
-    def _descended(
-        self, meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows | FetchedRows
-    ) -> tuple[LinearModel, float]:
+    def _descended(self, meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows) -> tuple[LinearModel, float]:
         """Return the model and the approximate number of rows; 0 where noise hides it."""
         if self.method in ("quadratic", "functional"):
             laplace = self.method == "functional"

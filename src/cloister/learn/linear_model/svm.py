@@ -4,8 +4,8 @@ import os
 from collections.abc import Sequence
 from typing import Any, Self
 
-from cloister.learn.base.inputs import check_method, is_dataset
-from cloister.learn.linear_model.classifier import FetchedRows, LinearClassifier, LinearModel, PrivateRows
+from cloister.learn.base.inputs import check_method
+from cloister.learn.linear_model.classifier import LinearClassifier, LinearModel, PrivateRows
 from cloister.learn.linear_model.gradient_descent import descend
 from cloister.learn.linear_model.loss_gradients import Hinge
 from cloister.privacy.budget_split import BudgetShare
@@ -85,10 +85,10 @@ class LinearSVC(LinearClassifier):
         Privacy: the spend, charged before a row is read.
         """
         check_method(self, "gradient")
-        data = self._table_rows(X, target, features, table) if is_dataset(X) else self._rows(X, y)
+        data = self._rows(X, y, target=target, features=features, table=table)
         loss = Hinge(1 if len(data.classes) == 2 else len(data.classes))
 
-        def learn(meter: PrivacyFilter, budget: BudgetShare, seen: PrivateRows | FetchedRows) -> LinearModel:
+        def learn(meter: PrivacyFilter, budget: BudgetShare, seen: PrivateRows) -> LinearModel:
             return LinearModel.of(descend(meter, budget, seen.frame, loss, seen.look, rows=self.rows), seen.frame)
 
         self._fit(data, learn)

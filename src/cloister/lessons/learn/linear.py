@@ -7,7 +7,8 @@ import numpy as np
 
 from cloister.learn.base.cells import numbers_in
 from cloister.learn.base.frame import Floats, Frame
-from cloister.learn.base.inputs import Box, codes, complete, keep_features, read_goal, read_table
+from cloister.learn.base.inputs import Box, complete, keep_features, read_goal, read_table
+from cloister.learn.base.row_source import keep_input
 from cloister.learn.linear_model.classifier import LinearModel, PrivateRows
 from cloister.learn.linear_model.least_squares import trimmed
 from cloister.learn.linear_model.logistic import LogisticRegression as PrivateLogisticRegression
@@ -58,7 +59,7 @@ class LogisticRegression(TextbookModel, PrivateLogisticRegression):
         data = self._rows(X, y)
         model = self._teach(lambda lesson: classify(self.method, data, Logistic, lesson))
         self._keep(model, data.classes, data.frame)
-        self._keep_names(data)
+        keep_input(self, data.source)
         self._finish(model)
         return self
 
@@ -84,7 +85,7 @@ class LinearSVC(TextbookModel, PrivateLinearSVC):
         data = self._rows(X, y)
         model = self._teach(lambda lesson: classify(self.method, data, Hinge, lesson))
         self._keep(model, data.classes, data.frame)
-        self._keep_names(data)
+        keep_input(self, data.source)
         return self
 
 
@@ -145,7 +146,7 @@ def classify(
         raise BadInput("the textbook's perturbations are for two classes. Use another method.")
     if method == "input":
         # Includes rows of no listed class: their number must not be revealed.
-        known, code = complete(data.raw(), codes(data.labels, list(data.classes)))
+        known, code = complete(data.source.numbers(), data.source.labels())
         noisy, _ = noisy_cells(data.frame.rows(known), lesson.epsilon / 2, lesson)
         told, _ = noisy_codes(code, 2, lesson.epsilon / 2, lesson)
         rows, labels = unit_rows(noisy, data.frame), np.where(told == 1, 1.0, -1.0)
