@@ -3,9 +3,8 @@
     estimator  payer               charge, receipt, fitted attributes; who pays
     inputs  containers  cells      read arrays and frames, cell by cell
     private_data  row_source       read the columns or rows of a dataset
-    frame  bins  binned_estimator  public scales and cells
+    frame  bins  binned_estimator  scales and cells; the search for bounds
     integer_rows                   exact sums
-    bounds_search                  private bounds
 
 Each family of estimators has its own folder beside this one.
 """

@@ -10,9 +10,8 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from cloister.learn.base.bounds_search import find_box
 from cloister.learn.base.estimator import PrivateEstimator
-from cloister.learn.base.frame import Frame, read_frame, shorten
+from cloister.learn.base.frame import Frame, find_box, read_frame, shorten
 from cloister.learn.base.inputs import (
     Box,
     check_method,

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
-from cloister.learn.base.bounds_search import find_box
 from cloister.learn.base.estimator import PrivateEstimator
-from cloister.learn.base.frame import Floats, Frame, read_frame
+from cloister.learn.base.frame import Floats, Frame, find_box, read_frame
 from cloister.learn.base.inputs import (
     Box,
     complete,

@@ -9,10 +9,9 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from cloister.learn.base.bounds_search import find_box
 from cloister.learn.base.cells import numbers_in
 from cloister.learn.base.estimator import PrivateEstimator
-from cloister.learn.base.frame import Frame, read_frame
+from cloister.learn.base.frame import Frame, find_box, read_frame
 from cloister.learn.base.inputs import (
     Box,
     check_method,

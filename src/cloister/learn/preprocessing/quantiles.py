@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
-from cloister.learn.base.bounds_search import find_box
 from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.base.frame import find_box
 from cloister.learn.base.inputs import (
     Box,
     complete_rows,

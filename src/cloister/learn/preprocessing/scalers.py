@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
-from cloister.learn.base.bounds_search import find_box
 from cloister.learn.base.estimator import PrivateEstimator, Quiet
+from cloister.learn.base.frame import find_box
 from cloister.learn.base.inputs import (
     Box,
     check_asked,
