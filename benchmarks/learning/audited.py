@@ -24,7 +24,7 @@ import cloister as cl
 from cloister import learn
 from cloister.attack import audit
 from cloister.learn.audited import FILE
-from cloister.learn.base.nested_budget import paying
+from cloister.learn.model_selection.candidates import fit_within
 from cloister.learn.trees.splits import Apart
 from cloister.privacy.budget_split import budget_share
 from cloister.privacy.filter import PrivacyFilter
@@ -100,8 +100,7 @@ def attack(name: str, samples: int = SAMPLES) -> dict[str, Any]:
         account, spend = book.open_account("audit", CLAIM), budget_share(CLAIM).loss
 
         def fit(meter: PrivacyFilter, table: Any) -> None:
-            with paying(meter):
-                getattr(learn, name)(spend, **MODELS[name]).fit(*table)
+            fit_within(meter, getattr(learn, name)(spend, **MODELS[name]), *table)
 
         def evidence(side: int) -> float:
             public = f"public {next(numbers)}"

@@ -26,7 +26,7 @@ from cloister.learn.naive_bayes.gaussian import GaussianNB
 from cloister.learn.naive_bayes.mixed import CategoricalNB, MixedNB
 from cloister.learn.trees.boosting import GradientBoostingClassifier
 from cloister.learn.trees.tree import DecisionTreeClassifier
-from cloister.privacy.errors import BadInput, BadSchema
+from cloister.privacy.errors import BadInput, BadSchema, TextbookOnly
 from cloister.privacy.noise import SeededSource
 
 pytestmark = pytest.mark.e2e
@@ -261,7 +261,7 @@ def test_a_model_sees_a_table_through_its_policy(tmp_path: Path) -> None:
         (lambda ds: GaussianNB(cl.rho(1)).fit(ds, target="back", features=["ward"]), BadInput),
         (lambda ds: GaussianNB(cl.rho(1)).fit(ds, target="age", features=["cost"]), BadSchema),
         (lambda ds: PCA(cl.rho(1)).fit(ds, features=["ward"]), BadInput),
-        (lambda ds: PCA(cl.rho(1), method="subspace").fit(ds, features=["age"]), BadInput),
+        (lambda ds: PCA(cl.rho(1), method="subspace").fit(ds, features=["age"]), TextbookOnly),
         (lambda ds: MixedNB(cl.rho(1)).fit(ds, target="back", features=[]), BadInput),
         (lambda ds: MixedNB(cl.rho(1)).fit(ds, target="back", features=["age"], table="other"), BadSchema),
     ],

@@ -11,7 +11,8 @@ import cloister as cl
 from cloister import learn
 from cloister.learn.base.cells import Categories, numbers_in
 from cloister.learn.base.inputs import codes, read_goal, read_table
-from cloister.learn.base.nested_budget import DryRun, paying
+from cloister.learn.base.payer import DryRun
+from cloister.learn.model_selection.candidates import fit_within
 from cloister.privacy.errors import BadBounds, BadSchema
 from cloister.privacy.mechanisms import DiscreteGaussian
 from cloister.privacy.noise import SeededSource
@@ -96,11 +97,12 @@ def made(name, **more):
     return getattr(learn, name.partition(" ")[0])(SPEND, **{**given, **own, **more})
 
 
-def fitted(model, frame, labels):
+def fitted(model, frame, labels, meter=None):
     supervised = "y" in inspect.signature(model.fit).parameters and hasattr(model, "predict")
+    rows = (frame, labels) if supervised else (frame,)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return model.fit(frame, labels) if supervised else model.fit(frame)
+        return model.fit(*rows) if meter is None else fit_within(meter, model, *rows)
 
 
 def divergence(without, beside):
@@ -118,11 +120,9 @@ def divergence(without, beside):
 def test_an_odd_row_moves_a_fit_by_its_price_at_most(name, odd):
     frame, labels = rows()
     without = Meter()
-    with paying(without):
-        fitted(made(name), frame, labels)
+    fitted(made(name), frame, labels, without)
     beside = Meter(without.released)
-    with paying(beside):
-        fitted(made(name), *with_row(frame, labels, ODD[odd]))
+    fitted(made(name), *with_row(frame, labels, ODD[odd]), beside)
     assert len(without.steps) == len(beside.steps)
     assert divergence(without, beside) <= RHO * (1 + 1e-9)
 
@@ -179,8 +179,7 @@ def test_a_missing_code_does_not_change_how_other_codes_are_read(name, key, code
     for x, y in ((frame, labels), (more, pd.Series([*labels, 1]))):
         meters.append(Meter(meters[0].released if meters else None))
         listed = {"categories": {"ward": [str(code) for code in codes]}, "classes": [0, 1]}
-        with paying(meters[-1]):
-            model = fitted(getattr(learn, name)(SPEND, **listed), x, y)
+        model = fitted(getattr(learn, name)(SPEND, **listed), x, y, meters[-1])
         assert hasattr(model, key)
     assert divergence(*meters) <= RHO
     seen = np.asarray(meters[0].steps[0][1])
@@ -265,9 +264,9 @@ def test_the_widest_and_narrowest_bounds_keep_the_price(name, bounds):
         meters = []
         for rows_, labels in ((x, y), (np.vstack([x, extra]), np.append(y, 1))):
             meters.append(Meter(meters[0].released if meters else None))
-            with paying(meters[-1]), np.errstate(all="ignore"):
+            with np.errstate(all="ignore"):
                 model = made(name, bounds=bounds)
-                model.fit(rows_, labels) if hasattr(model, "predict") else model.fit(rows_)
+                fit_within(meters[-1], model, *((rows_, labels) if hasattr(model, "predict") else (rows_,)))
         assert divergence(*meters) <= RHO * (1 + 1e-9)
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from cloister.learn.base.estimator import PrivateEstimator
-from cloister.learn.base.nested_budget import paying_now
 from cloister.learn.trees.splits import Apart
 from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.filter import PrivacyFilter
@@ -49,9 +48,9 @@ def without_a_ledger(monkeypatch: pytest.MonkeyPatch, account: Account, source: 
     meters: list[Keeping] = []
 
     def train(self: Any, steps: Any, data: Any = None) -> Any:
-        outer, budget = paying_now(), budget_share(self.spend)
-        if outer is not None:
-            return self._train_within(outer, steps, budget, data)
+        budget = budget_share(self.spend)
+        if self._meter is not None:
+            return self._train_within(self._meter, steps, budget, data)
         meter = Keeping(account, most, source, Loss.nothing(most.measure))
         meter.kept = []
         meters.append(meter)

@@ -71,4 +71,4 @@ def test_a_found_range_holds_the_values_and_little_more(tmp_path):
 def test_nothing_above_the_noise_gives_a_harmless_range():
     finder = key_finder(cl.rho("0.1", delta="0.01"), Unit("p"), by_row=False)
     found = found_range(np.zeros(169), finder.noise)
-    assert (found.low, found.high) == (0.0, 1.0)
+    assert (found.low, found.high) == (-1.0, 1.0)

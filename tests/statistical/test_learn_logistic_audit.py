@@ -10,7 +10,8 @@ import pytest
 from cloister.attack import Audit, Batched, audit
 from cloister.learn.base.frame import Frame, read_frame
 from cloister.learn.base.inputs import read_table
-from cloister.learn.linear_model import clipped_gradients, scale_probe
+from cloister.learn.base.row_source import ArrayRows
+from cloister.learn.linear_model import clipped_gradients, moments
 from cloister.learn.linear_model.classifier import PrivateRows
 from cloister.learn.linear_model.gradient_descent import descend
 from cloister.learn.linear_model.logistic import LogisticRegression
@@ -44,7 +45,7 @@ class Free:
 
 
 def logistic(method: str, spend: Loss, data: tuple[Any, Any], meter: Any) -> Any:
-    rows = PrivateRows(read_table(data[0]), data[1], np.array([0, 1]), FRAME)
+    rows = PrivateRows(ArrayRows(read_table(data[0]), data[1], np.array([0, 1])), FRAME)
     model = LogisticRegression(spend, bounds=(0, 1), classes=[0, 1], method=method)._learn(
         meter, budget_share(spend), rows
     )
@@ -120,7 +121,7 @@ def test_a_first_look_that_is_not_paid_for_is_caught(monkeypatch: pytest.MonkeyP
         def release(self, value: Any, source: Any) -> Any:
             return value
 
-    monkeypatch.setattr(scale_probe, "DiscreteGaussian", type("Free", (), {"for_loss": lambda *_: Bare()}))
+    monkeypatch.setattr(moments, "noise_for", lambda *_: Bare())
     assert attacked(FITS["gradient"], rho("0.5"), all_steps=True).broken
 
 

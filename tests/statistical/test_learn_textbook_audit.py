@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import cloister as cl
-from cloister import learn, privacy
+from cloister import lessons, privacy
 from cloister.attack import Audit, Batched, audit
-from cloister.learn.textbook import naive_bayes
-from cloister.learn.textbook.method import TextbookFit
+from cloister.lessons.learn import naive_bayes
+from cloister.lessons.learn.method import TextbookFit
 from cloister.privacy.noise import SeededSource
 
 pytestmark = pytest.mark.statistical
@@ -28,31 +28,31 @@ def line(model: Any) -> Any:
 
 
 MODELS: dict[str, tuple[tuple[str, ...], Callable[..., Any], Callable[[Any], Any]]] = {
-    "logistic": (("output", "objective", "input"), lambda **more: learn.LogisticRegression(**TWO, **more), line),
-    "machine": (("output", "objective", "input"), lambda **more: learn.LinearSVC(**TWO, **more), line),
+    "logistic": (("output", "objective", "input"), lambda **more: lessons.LogisticRegression(**TWO, **more), line),
+    "machine": (("output", "objective", "input"), lambda **more: lessons.LinearSVC(**TWO, **more), line),
     "regression": (
         ("output", "objective", "input"),
-        lambda **more: learn.LinearRegression(**BOX, target_bounds=(0, 1), **more),
+        lambda **more: lessons.LinearRegression(**BOX, target_bounds=(0, 1), **more),
         line,
     ),
     "normal laws": (
         ("output", "input"),
-        lambda **more: learn.GaussianNB(**TWO, **more),
+        lambda **more: lessons.GaussianNB(**TWO, **more),
         lambda model: [*(model.theta_ * model.class_count_[:, None]).ravel(), *model.class_count_],
     ),
     "counts": (
         ("output", "input"),
-        lambda **more: learn.MixedNB(**TWO, bins=2, **more),
+        lambda **more: lessons.MixedNB(**TWO, bins=2, **more),
         lambda model: np.concatenate([*(one.ravel() for one in model.feature_log_prob_), model.class_count_]),
     ),
     "centres": (
         ("lloyd",),
-        lambda **more: learn.KMeans(n_clusters=1, **BOX, **more),
+        lambda **more: lessons.KMeans(n_clusters=1, **BOX, **more),
         lambda model: [*model.cluster_centers_.ravel(), *model.cluster_sizes_],
     ),
     "components": (
         ("sulq", "input", "subspace"),
-        lambda **more: learn.PCA(n_components=1, **BOX, **more),
+        lambda **more: lessons.PCA(n_components=1, **BOX, **more),
         lambda model: [*model.components_[0], *model.mean_],
     ),
 }
@@ -63,7 +63,7 @@ def attacked(name: str, method: str, claim: cl.Loss, n: int, patch: pytest.Monke
     """Samples of a lesson on a table, and with a canary added; for noisy rows, in another row's place."""
     _, make, shown = MODELS[name]
     source = SeededSource(f"{name} {method}")
-    patch.setattr("cloister.learn.textbook.method.SeededSource", lambda _: source)  # one stream for all fits
+    patch.setattr("cloister.lessons.learn.method.SeededSource", lambda _: source)  # one stream for all fits
     if method == "input":
         far, labels = np.vstack([FEW[:-1], [[1.0, 1.0]]]), np.append(LABELS[:-1], 1)
     else:

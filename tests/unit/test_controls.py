@@ -4,10 +4,7 @@ import pyarrow as pa
 import pytest
 
 from cloister.dataset import open as open_dataset
-from cloister.privacy.errors import BadBounds, BadName, BadNumber, BadProbability, QueryRefused
-from cloister.privacy.loss import epsilon
-from cloister.privacy.noise import SeededSource
-from cloister.query.controls import (
+from cloister.lessons.controls import (
     Audit,
     Controls,
     MinimumSize,
@@ -18,7 +15,10 @@ from cloister.query.controls import (
     Rounded,
     SmallCells,
 )
-from cloister.query.controls.cells import Cells, RowSpace, secret_prime
+from cloister.lessons.controls.cells import Cells, RowSpace, secret_prime
+from cloister.privacy.errors import BadBounds, BadName, BadNumber, BadProbability, QueryRefused
+from cloister.privacy.loss import epsilon
+from cloister.privacy.noise import SeededSource
 
 SCHEMA = {
     "unit": {"name": "person", "max_rows": 1},

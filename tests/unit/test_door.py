@@ -57,11 +57,12 @@ def test_an_unknown_name_is_answered_with_what_there_is():
         ("attack", "Feature", "attack.OutputFeature"),
         ("local", "Checked", "local.CheckedEnvelope"),
         ("learn", "compare", "lessons.compare.run.compare"),
+        ("query.controls", "Controls", "lessons.controls.Controls"),
     ],
 )
 def test_renamed_names_still_open_and_say_their_new_name(room, old, new):
     with pytest.warns(DeprecationWarning, match=new.replace(".", r"\.")):
-        value = getattr(getattr(cloister, room), old)
+        value = getattr(importlib.import_module(f"cloister.{room}"), old)
     home, _, name = new.rpartition(".")
     assert value is getattr(importlib.import_module(f"cloister.{home}"), name)
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import cloister as cl
-from cloister import learn
+from cloister import learn, lessons
 from cloister.data.private_table import PrivateTable
 from cloister.data.schema import Schema
 from cloister.learn.base.cells import numbers_in
@@ -125,7 +125,7 @@ def test_a_number_beyond_all_floats_is_infinite_and_makes_no_step_fail() -> None
 
 def test_a_lesson_is_not_kept_even_if_its_mark_is_taken_off(tmp_path: Path) -> None:
     rows = _source.floats((200, 2))
-    lesson = learn.LogisticRegression(cl.rho(1), bounds=(0, 1), classes=[0, 1], method="output", random_state=1)
+    lesson = lessons.LogisticRegression(cl.rho(1), bounds=(0, 1), classes=[0, 1], method="output", random_state=1)
     lesson.fit(rows, (rows[:, 0] > 0.5).astype(int))
     del lesson.release_
     with opened(tmp_path / "book", COLUMNS, visits(missing=False)) as ds, pytest.raises(BadInput, match="a lesson"):

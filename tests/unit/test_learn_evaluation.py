@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import cloister as cl
-from cloister.learn.model_selection.evaluation import evaluate
-from cloister.learn.model_selection.intervals import Evaluation, Interval
+from cloister.learn.model_selection.evaluation import Evaluation, Interval, evaluate
 from cloister.privacy.noise import SeededSource
 
 RUNS = 100

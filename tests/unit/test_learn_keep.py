@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression as Plain
 from sklearn.pipeline import make_pipeline
 
 import cloister as cl
-from cloister import learn
+from cloister import learn, lessons
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.learn import persistence
 from cloister.privacy.errors import BadInput, BadName, BadSource, CloisterError, SealBroken, StoreFailed
@@ -185,7 +185,7 @@ def test_the_file_holds_json_and_arrays_and_no_pickle(model, tmp_path):
     [
         lambda book: Plain().fit(ROWS, LABELS),
         lambda book: learn.LogisticRegression(SPEND, **PUBLIC, ledger=book),
-        lambda book: learn.LogisticRegression(cl.epsilon(1), **PUBLIC, method="output", random_state=1).fit(
+        lambda book: lessons.LogisticRegression(cl.epsilon(1), **PUBLIC, method="output", random_state=1).fit(
             ROWS, LABELS
         ),
     ],

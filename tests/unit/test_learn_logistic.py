@@ -14,13 +14,13 @@ import cloister as cl
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.learn.base.frame import read_frame, shorten
 from cloister.learn.linear_model.clipped_gradients import ClippedRows
-from cloister.learn.linear_model.discriminant import ClassMoments, discriminant, taylor
+from cloister.learn.linear_model.discriminant import discriminant, taylor
 from cloister.learn.linear_model.logistic import LogisticRegression
 from cloister.learn.linear_model.loss_gradients import Hinge, Logistic, Softmax
+from cloister.learn.linear_model.moments import ClassMoments, ScaleProbe, _totals
 from cloister.learn.linear_model.newton import hessian, second_moments, stretched
-from cloister.learn.linear_model.scale_probe import ScaleProbe, _totals
 from cloister.privacy.budget_split import BudgetShare
-from cloister.privacy.errors import BadBounds, BadInput, BadLoss, BadSchema, LookFailed, OverBudget
+from cloister.privacy.errors import BadBounds, BadInput, BadLoss, BadSchema, LookFailed, OverBudget, TextbookOnly
 from cloister.privacy.ledger import Ledger
 
 SPEND = cl.epsilon(1, delta="1e-6")
@@ -596,8 +596,8 @@ def test_a_patient_moves_the_statistics_of_a_dataset_by_no_more_than_stated(tmp_
         seen.append((look(), reach))
         return original(meter, budget, look, reach, *more)
 
-    original = design.release_moments
-    monkeypatch.setattr(design, "release_moments", caught)
+    original = design.release_class_moments
+    monkeypatch.setattr(design, "release_class_moments", caught)
     data = hospital(60)
     extra = {name: np.append(column, np.repeat(column[:1], 30)) for name, column in data.items()}
     extra["patient"][len(data["patient"]) :] = "P99999"  # one patient more, with more rows than count
@@ -616,7 +616,7 @@ def test_a_patient_moves_the_statistics_of_a_dataset_by_no_more_than_stated(tmp_
 
 def test_what_a_schema_does_not_allow_is_refused(visits):
     before = visits.account.spent
-    with pytest.raises(BadInput, match="arrays"):
+    with pytest.raises(TextbookOnly, match="lessons"):
         LogisticRegression(SPEND, method="objective").fit(visits, target="readmitted")
     with pytest.raises(BadSchema, match="no column"):
         LogisticRegression(SPEND).fit(visits, target="nothing")
@@ -637,7 +637,7 @@ def test_a_step_that_fails_says_nothing_about_rows(tmp_path, monkeypatch):
     def fails(*_):
         raise ValueError("row 17 is Ada Lovelace")
 
-    monkeypatch.setattr("cloister.learn.linear_model.scale_probe._totals", fails)
+    monkeypatch.setattr("cloister.learn.linear_model.moments._totals", fails)
     with pytest.raises(LookFailed) as caught:
         model(tmp_path).fit(rows, labels)
     assert "Ada" not in str(caught.value)

@@ -9,8 +9,9 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 
 import cloister as cl
+from cloister import lessons
 from cloister.learn.decomposition.pca import PCA, main_directions
-from cloister.learn.textbook.subspace import _bingham, sample_subspace
+from cloister.lessons.learn.pca import _bingham, sample_subspace
 from cloister.privacy.errors import BadBounds, BadInput, TextbookOnly
 from cloister.privacy.noise import SeededSource
 
@@ -135,7 +136,7 @@ def test_wrong_parameters_are_refused_before_anything_is_charged(tmp_path: Path,
 
 def test_the_exponential_mechanism_is_for_lessons_only(tmp_path: Path) -> None:
     rows = sample(3000)
-    lesson = PCA(cl.epsilon(200), 2, bounds=(0, 1), method="subspace", random_state=3).fit(rows - 0.0)
+    lesson = lessons.PCA(cl.epsilon(200), 2, bounds=(0, 1), method="subspace", random_state=3).fit(rows - 0.0)
     assert not lesson.release_.private
     assert lesson.release_.receipt is None
     assert lesson.components_ @ lesson.components_.T == pytest.approx(np.eye(2), abs=1e-9)

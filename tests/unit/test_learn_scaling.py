@@ -12,7 +12,8 @@ from sklearn.preprocessing import OneHotEncoder as PlainEncoder
 
 import cloister as cl
 from cloister import learn
-from cloister.learn.base.bounds_search import _counts, find_box
+from cloister.data.bounds_search import BINS, count_by_power
+from cloister.learn.base.frame import find_box
 from cloister.learn.preprocessing.quantiles import QuantileTransformer
 from cloister.learn.preprocessing.scalers import MinMaxScaler, OneHotEncoder, StandardScaler
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
@@ -137,19 +138,35 @@ def test_bounds_are_powers_of_two_around_what_is_there(tmp_path: Path, spend: ob
     assert (low[2], high[2]) == (2.0, 4.0)
     assert high[0] == 128
     assert low[1] == -1
-    assert (low[3], high[3]) == (-(2.0**-10), 2.0**-10)
+    assert (low[3], high[3]) == (-(2.0**-20), 2.0**-20)
 
 
 def test_where_nothing_stands_out_bounds_are_public(tmp_path: Path) -> None:
     assert found(tmp_path, np.full((3, 2), 1e6), cl.rho("0.01")) == ([-1, -1], [1, 1])
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_dataset_finds_the_bounds_that_a_model_finds(tmp_path: Path, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    size = 2.0 ** random.uniform(-24, 66, 6)
+    rows = random.normal(random.choice([-3, 0, 3], 6), 1, (900, 6)) * size
+    rows[:, 0], rows[:, 1] = 0.0, 10.0 ** random.uniform(-9, 22, 900)
+    low, high = found(tmp_path, rows, cl.rho(50))
+    columns = {f"x{i}": {"type": "real"} for i in range(6)}
+    frame = pd.DataFrame(rows, columns=list(columns))
+    schema = {"unit": "row", "tables": {"t": {"columns": columns}}}
+    with cl.open(frame, schema=schema, budget=cl.rho(100), ledger=tmp_path / "ledger") as ds:
+        searched = [ds.find_bounds(name, spend=cl.rho(10), source=SeededSource(name)).value for name in columns]
+    assert searched == list(zip(low, high, strict=True))
+
+
 def test_each_value_is_in_one_bin() -> None:
     rows = np.array([[0.0], [1e-9], [1.0], [-1.0], [1e300], [-1e300], [2.0]])
-    counted = _counts(rows)[0]
+    counted = count_by_power(rows)[0]
+    assert len(counted) == BINS
     assert counted.sum() == len(rows)
     assert counted[0] == counted[-1] == 1
-    assert (_counts(np.zeros((0, 2))) == 0).all()
+    assert (count_by_power(np.zeros((0, 2))) == 0).all()
 
 
 # What is asked of an estimator warns of no row.

@@ -1,5 +1,6 @@
 """A search that pays for its choice."""
 
+import pickle
 import warnings
 from contextlib import nullcontext
 
@@ -10,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.base import clone
-from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_transformer
 from sklearn.linear_model import LogisticRegression as Plain
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
@@ -21,8 +22,8 @@ import cloister as cl
 from cloister import learn
 from cloister.attack import Batched, audit
 from cloister.learn.base.cells import category
-from cloister.learn.base.nested_budget import BudgetPart, DryRun, paying
-from cloister.learn.model_selection.candidates import settled
+from cloister.learn.base.payer import BudgetPart, DryRun
+from cloister.learn.model_selection.candidates import fit_within, settled
 from cloister.learn.model_selection.scoring import read_scoring
 from cloister.learn.model_selection.search import choose
 from cloister.learn.preprocessing.stateless import EachRow
@@ -415,8 +416,43 @@ def test_a_dataset_cannot_be_selected_on():
     class Data:
         tables = account = None
 
-    with paying(DryRun()), pytest.raises(BadInput, match="arrays or frames"):
-        learn.LogisticRegression(SPEND, **PUBLIC)._train(lambda meter, budget: None, Data())
+        def relation(self):
+            raise AssertionError
+
+    model = learn.LogisticRegression(SPEND, **PUBLIC)
+    model._meter = DryRun()
+    with pytest.raises(BadInput, match="arrays or frames"):
+        model._train(lambda meter, budget: None, Data())
+
+
+def test_a_part_of_a_selection_pays_from_it_and_forgets_it_afterwards(tmp_path):
+    """Copies that a ColumnTransformer makes of its parts pay from the same charge."""
+    rows, labels = made(60)
+    with cl.Ledger.in_folder(tmp_path / "book") as book:
+        account = book.open_account("rows", cl.rho(9))
+        own = book.open_account("own", cl.rho(9))
+        meter = PrivacyFilter(account, cl.rho(9), SeededSource(0), cl.Loss.nothing("rho"))
+        columns = make_column_transformer((learn.QuantileTransformer(cl.rho(1), bounds=(0, 1)), [0, 1]))
+        model = settled(make_pipeline(columns, learn.LogisticRegression(cl.rho(1), **PUBLIC)))
+        assert fit_within(meter, model, rows, labels) is model
+        assert meter.spent == cl.rho(1) * 2
+        parts = [model[-1], model[0].transformers_[0][1], model[0].transformers[0][1]]
+        assert not [part for part in parts if part._meter is not None]
+        assert "_meter" not in vars(model[-1])
+        model[-1].set_params(account=own).fit(rows, labels)
+        assert (own.spent, meter.spent) == (cl.rho(1), cl.rho(1) * 2)
+    assert not (tmp_path / ".cloister").exists()
+
+
+def test_a_failed_fit_forgets_who_would_have_paid_and_no_copy_takes_it_along(tmp_path):
+    rows, labels = made(60)
+    model = learn.LogisticRegression(SPEND, **PUBLIC)
+    model._meter = DryRun()
+    assert clone(model)._meter is model._meter
+    assert pickle.loads(pickle.dumps(model))._meter is None
+    with pytest.raises(BadInput):
+        fit_within(DryRun(), model, rows, labels[:-1])
+    assert model._meter is None
 
 
 # scikit-learn's own.

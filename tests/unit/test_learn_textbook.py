@@ -3,17 +3,17 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import HuberRegressor
 from sklearn.linear_model import LogisticRegression as Plain
 
 import cloister as cl
-from cloister import learn
+from cloister import learn, lessons
 from cloister.learn.base.frame import read_frame
 from cloister.learn.cluster.enclosing_ball import read_ground
-from cloister.learn.textbook import perturbation as risks
-from cloister.learn.textbook.input_perturbation import noisy_cells, noisy_codes, undone
-from cloister.learn.textbook.method import TextbookFit
+from cloister.lessons.learn import perturbation as risks
+from cloister.lessons.learn.method import TextbookFit, noisy_cells, noisy_codes, undone
 from cloister.privacy.errors import BadInput, NotPrivate, TextbookOnly
 from cloister.privacy.noise import SeededSource
 
@@ -53,8 +53,10 @@ def table(name: str, n: int = 4000, seed: int = 0) -> tuple[Any, Any]:
 
 
 def made(name: str, method: str | None, spend: Any, **more: Any) -> Any:
+    """The lesson of that method; without one, the model that people deploy."""
     chosen = {} if method is None else {"method": method}
-    return getattr(learn, name)(spend, **{**LESSONS[name][0], "random_state": 0, **chosen, **more})
+    room = learn if method is None else lessons
+    return getattr(room, name)(spend, **{**LESSONS[name][0], "random_state": 0, **chosen, **more})
 
 
 def error(name: str, model: Any, rows: Any, y: Any) -> float:
@@ -136,7 +138,7 @@ def test_a_lesson_survives_no_rows_and_one_class(name: str, method: str) -> None
 
 def test_a_lesson_is_no_candidate_of_a_selection_that_is_paid_for(tmp_path: Any) -> None:
     rows, y = table("LogisticRegression", 200)
-    models = [made("LogisticRegression", method, None) for method in ("gradient", "output")]
+    models = [made("LogisticRegression", method, None) for method in (None, "output")]
     with pytest.raises(TextbookOnly, match="selection"):
         learn.select(models, rows, y, spend=cl.rho("0.1"), ledger=tmp_path / "book")
     assert not (tmp_path / "book").exists()
@@ -164,12 +166,34 @@ def test_lessons_do_not_find_bounds_and_have_no_third_class() -> None:
             made(name, "guess", cl.epsilon(1)).fit(rows, y)
 
 
+@pytest.mark.parametrize(("name", "method"), CASES)
+def test_the_model_for_people_says_where_a_lesson_is(name: str, method: str, tmp_path: Any) -> None:
+    rows, y = table(name, 50)
+    model = getattr(learn, name)(cl.epsilon(1), **LESSONS[name][0], method=method, random_state=0)
+    with pytest.raises(TextbookOnly, match=rf"cloister\.lessons\.{name}\(method='{method}'\)"):
+        model.fit(rows, y)
+    assert not (tmp_path / ".cloister").exists()
+
+
+def test_lessons_are_of_rows_in_arrays_and_offer_no_other_method(tmp_path: Any) -> None:
+    rows, y = table("LogisticRegression", 50)
+    with pytest.raises(BadInput, match=r"cloister\.learn\.LogisticRegression"):
+        made("LogisticRegression", "gradient", cl.epsilon(1)).fit(rows, y)
+    schema = "unit: row\ntables: {t: {columns: {a: {type: boolean}, b: {type: boolean}}}}"
+    frame = pd.DataFrame({"a": [True, False], "b": [True, False]})
+    with cl.open(frame, schema=schema, budget=cl.rho(1), ledger=tmp_path / "book") as ds:
+        with pytest.raises(BadInput, match="arrays"):
+            made("LogisticRegression", "output", cl.epsilon(1)).fit(ds, target="a")
+        assert not ds.account.spent.amount
+
+
 def test_wishart_noise_is_refused_by_name() -> None:
     """ER-23, CK-12: noise that is positive semidefinite is not private."""
     rows, y = table("LinearRegression", 50)
-    for name in ("LinearRegression", "Ridge", "PCA"):
-        with pytest.raises(NotPrivate, match="Wishart"):
-            made(name, "wishart", cl.epsilon(1)).fit(rows, y)
+    for room in (learn, lessons):
+        for name in ("LinearRegression", "Ridge", "PCA"):
+            with pytest.raises(NotPrivate, match="Wishart"):
+                getattr(room, name)(cl.epsilon(1), **LESSONS[name][0], method="wishart").fit(rows, y)
 
 
 # Sensitivities
@@ -246,7 +270,7 @@ def test_randomised_answers_have_the_promised_odds_and_can_be_undone_on_average(
 
 def test_centres_begin_without_the_rows() -> None:
     """DPLloyd with no epsilon to speak of ends wherever noise takes it: inside the bounds, rows or none."""
-    from cloister.learn.textbook.kmeans import lloyd
+    from cloister.lessons.learn.kmeans import lloyd
 
     lesson = TextbookFit(cl.epsilon("1e-9"), SeededSource("lloyd"))
     centres, sizes, rounds = lloyd(np.zeros((0, 2)), read_ground((0, 4), None, 2), 3, None, lesson)

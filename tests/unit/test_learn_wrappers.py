@@ -22,7 +22,7 @@ from sklearn.utils import all_estimators
 
 import cloister as cl
 from cloister import learn
-from cloister.learn.base.estimator import Payer
+from cloister.learn.base.payer import Payer
 from cloister.privacy.errors import BadInput, NotPrivate
 
 SPEND = cl.rho("0.5")

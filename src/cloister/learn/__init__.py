@@ -14,7 +14,7 @@ integer_rows.py (exact integer sums plus noise) → the estimator's own file →
     tools       select (private hyperparameter search), cross_val_score (noisy scores), save and load (signed files),
                 prepare (columns of a schema as a model's features)
 
-Corrected textbook methods are available for teaching (method="output", "objective", "input"…; textbook/method.py).
+Corrected textbook methods (output, objective and input perturbation, DPLloyd, SuLQ) are in cloister.lessons.
 
 Submodules are imported on first use.
 """

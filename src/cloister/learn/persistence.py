@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from cloister.learn import _HOMES
-from cloister.learn.base.estimator import Payer, PrivateEstimator
+from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.base.payer import Payer
 from cloister.privacy.errors import BadInput, BadName, BadSource, ReceiptRejected, SealBroken, StoreFailed
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss, Unit
@@ -57,6 +58,7 @@ _KINDS = {
 }
 _NAMES = {home: name for name, home in _KINDS.items()}
 _NOT_KEPT = ("ledger", "account")
+_NO_LESSON = "a model without a receipt is a lesson, and is not kept."
 # Attributes that `fit`, `set_output` or routing sets; tests/unit/test_learn_keep.py compares them with the classes.
 _STATE = frozenset(
     {
@@ -165,6 +167,8 @@ class _Writer:
             return {"pipeline": [[name, self.estimator(step)] for name, step in model.steps]}
         name = type(model).__name__
         if name not in _ESTIMATORS or type(model).__module__ != f"cloister.learn.{_ESTIMATORS[name]}":
+            if type(model).__module__.startswith("cloister.lessons."):
+                raise BadInput(_NO_LESSON)
             raise BadInput(f"only models of cloister.learn and pipelines of them are kept, not a {name}.")
         told = model.get_params(deep=False)
         state = {name: value for name, value in vars(model).items() if name not in told and name != "release_"}
@@ -185,7 +189,7 @@ class _Writer:
         if release is None and not paid:
             return None
         if release is None or release.receipt is None:
-            raise BadInput("a model without a receipt is a lesson, and is not kept.")
+            raise BadInput(_NO_LESSON)
         try:
             release.receipt.verify(self._owner)
         except ReceiptRejected:

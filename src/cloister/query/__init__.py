@@ -18,5 +18,4 @@ In the order of processing:
     analyst       an analyst's own account beside the dataset's; who pays
     builder       the same queries, built in Python
     shell         the interactive shell; prompt reads its input
-    controls      rules beside noise that decide from the request or from noisy answers
 """

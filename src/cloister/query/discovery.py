@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sqlglot import exp
 
+from cloister.data.bounds_search import POWERS, bounds_of
 from cloister.data.dialect import as_double, literal
 from cloister.data.distinct import DistinctPairs
 from cloister.data.schema import internal
@@ -44,9 +45,6 @@ __all__ = [
 ]
 
 MOST_CELLS = 20_000_000  # that one query can answer
-
-# The bounds of a column are found as powers of two between these, on both sides of zero.
-_POWERS = range(-20, 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,14 +334,14 @@ def range_counts(rows: SourceRows, term: Expression, unit: Unit) -> Sums:
     size = exp.Ln(this=exp.Greatest(this=exp.Abs(this=x.copy()), expressions=[literal(1e-9)]))
     power = exp.Floor(this=exp.Div(this=size, expression=literal(math.log(2)), typed=False, safe=False))
     inside = exp.Least(
-        this=exp.Greatest(this=power, expressions=[literal(float(_POWERS[0]))]),
-        expressions=[literal(float(_POWERS[-1]))],
+        this=exp.Greatest(this=power, expressions=[literal(float(POWERS[0]))]),
+        expressions=[literal(float(POWERS[-1]))],
     )
     place = exp.Cast(
-        this=exp.Add(this=exp.Paren(this=inside), expression=literal(float(1 - _POWERS[0]))),
+        this=exp.Add(this=exp.Paren(this=inside), expression=literal(float(1 - POWERS[0]))),
         to=exp.DataType.build("BIGINT"),
     )
-    small = exp.LT(this=exp.Abs(this=x.copy()), expression=literal(2.0 ** _POWERS[0]))
+    small = exp.LT(this=exp.Abs(this=x.copy()), expression=literal(2.0 ** POWERS[0]))
     bin_ = exp.Case(
         ifs=[
             exp.If(this=exp.Is(this=exp.Paren(this=term.sql.copy()), expression=exp.Null()), true=exp.Null()),
@@ -357,7 +355,7 @@ def range_counts(rows: SourceRows, term: Expression, unit: Unit) -> Sums:
     key = GroupKey(
         "power",
         exp.Cast(this=bin_, to=exp.DataType.build("BIGINT")),
-        tuple(range(-len(_POWERS), len(_POWERS) + 1)),
+        tuple(range(-len(POWERS), len(POWERS) + 1)),
         "integer",
     )
     return Sums(rows.sql, (key,), (), None if rows.by_row else unit.max_rows, rows.copies)  # type: ignore[arg-type]
@@ -365,20 +363,4 @@ def range_counts(rows: SourceRows, term: Expression, unit: Unit) -> Sums:
 
 def found_range(noisy: Any, mechanism: DiscreteLaplace | DiscreteGaussian) -> Bounds:
     """Return the smallest range of bins that holds every count the noise cannot explain. Post-processing."""
-    bins = len(_POWERS)
-    # The noise of all bins stays below this except with probability 1e-3.
-    threshold = mechanism.beyond(Fraction(1, 1000 * (2 * bins + 1)))
-    large = np.flatnonzero(np.asarray(noisy, dtype=np.float64) > threshold)
-    if not large.size:
-        return Bounds(0.0, 1.0)
-    return Bounds(_edge(int(large[0]) - bins, lower=True), _edge(int(large[-1]) - bins, lower=False))
-
-
-def _edge(place: int, *, lower: bool) -> float:
-    """Return the outer edge of a bin."""
-    if place == 0:
-        return 0.0
-    power = _POWERS[0] + abs(place) - 1
-    if place > 0:
-        return 0.0 if lower and power == _POWERS[0] else 2.0 ** (power if lower else power + 1)
-    return -(2.0 ** (power + 1 if lower else power))
+    return Bounds(*bounds_of(noisy, mechanism))

@@ -16,7 +16,8 @@ from cloister.hub.core.models import Job
 from cloister.hub.jobs.job_types import KINDS, Planned
 from cloister.hub.jobs.job_types.train.estimators import OFFERS
 from cloister.learn import persistence
-from cloister.learn.base.nested_budget import DryRun, paying
+from cloister.learn.base.payer import DryRun
+from cloister.learn.model_selection.candidates import fit_within
 from cloister.learn.model_selection.holdout import nobody, sides
 from cloister.privacy.errors import BadForm, BadInput, BadLoss, BadSchema, Denied, SealBroken
 from cloister.privacy.loss import rho
@@ -184,8 +185,8 @@ def test_a_rehearsal_reads_nobody_and_a_portion_with_people_cannot_be_rehearsed_
     empty = nobody(data)
     assert not hasattr(empty.tables.engine, "tables")
     assert empty.relation("visits", ["age"]).chosen(["age"]).run(empty.tables.engine).num_rows == 0
-    with paying(DryRun()), pytest.raises(BadInput):
-        learn.MixedNB(rho(1)).fit(data, target="ward", features=["age"])
+    with pytest.raises(BadInput):
+        fit_within(DryRun(), learn.MixedNB(rho(1)), data, target="ward", features=["age"])
     assert not data.account.spent.amount
 
 

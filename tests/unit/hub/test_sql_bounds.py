@@ -112,8 +112,8 @@ def test_sql_of_others_is_parsed_in_one_place():
         "query/sql_text.py",
         "query/explain.py",  # statements that we wrote
         "query/prompt.py",  # tokens alone, in the analyst's own terminal
-        "query/controls/requests.py",  # a question that `ask` has read
-        "query/controls/cells.py",
+        "lessons/controls/requests.py",  # a question that `ask` has read
+        "lessons/controls/cells.py",
         "data/views.py",
         "learn/model_selection/holdout.py",
     }

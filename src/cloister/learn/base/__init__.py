@@ -1,11 +1,10 @@
 """Code that all estimators share, in the order of a fit.
 
-    estimator                      charge, receipt, fitted attributes
+    estimator  payer               charge, receipt, fitted attributes; who pays
     inputs  containers  cells      read arrays and frames, cell by cell
     private_data  row_source       read the columns or rows of a dataset
-    frame  bins  binned_estimator  public scales and cells
-    integer_rows  rowwise  quiet   exact sums
-    nested_budget  bounds_search   several fits under one charge; private bounds
+    frame  bins  binned_estimator  scales and cells; the search for bounds
+    integer_rows                   exact sums
 
 Each family of estimators has its own folder beside this one.
 """

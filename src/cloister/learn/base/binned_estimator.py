@@ -13,6 +13,7 @@ from cloister.learn.base.cells import numbers_in
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.inputs import (
     codes,
+    is_dataset,
     keep_features,
     read_answers,
     read_classes,
@@ -20,6 +21,7 @@ from cloister.learn.base.inputs import (
     read_labels,
 )
 from cloister.learn.base.integer_rows import Integers
+from cloister.learn.base.private_data import ends_of
 from cloister.learn.base.row_source import FetchedTable, fetch
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.filter import PrivacyFilter
@@ -73,6 +75,13 @@ class FetchedCells(BinnedRows):
         """Build the cells of the columns that a step will read."""
         return cls(Columns((), source.features), np.zeros(0), axes, source.classes, source=source)
 
+    @property
+    def target_ends(self) -> tuple[float, float]:
+        """Return the public bounds of the target."""
+        assert self.source is not None
+        assert self.source.target is not None
+        return ends_of(self.source.relation.columns[self.source.target])
+
     def _given(self) -> tuple[Columns, NDArray[Any]]:
         assert self.source is not None
         return self.source.columns(), self.source.labels()
@@ -88,27 +97,27 @@ class BinnedEstimator(PrivateEstimator):
     n_features_in_: int
     _usual_bins = 16
 
-    def _rows(self, rows: Any, labels: Any, classes: Any, numeric: bool = False) -> BinnedRows:
-        """Check the public facts of the input: shapes, types, bounds, classes."""
+    def _rows(
+        self,
+        rows: Any,
+        labels: Any,
+        classes: Any,
+        *,
+        target: str | None = None,
+        features: Sequence[str] | None = None,
+        table: str | None = None,
+        numeric: bool = False,
+    ) -> BinnedRows:
+        """Check the public facts of the input: shapes, types, bounds, categories and classes; a schema has them."""
+        if is_dataset(rows):
+            kind = "number" if numeric else "classes"
+            source = fetch(rows, target, features, table, classes=classes, kind=kind, fill=self.fill)
+            return FetchedCells.of(source, source.axes(self.bins, self._usual_bins))
         columns = read_columns(rows, self.categories, self.fill)
         axes = read_axes(columns.names, self.bounds, self.bins, self.categories, self._usual_bins)
         listed = None if numeric else read_classes(classes)
         given = read_goal(labels, columns.length) if listed is None else read_labels(labels, listed, columns.length)
         return BinnedRows(columns, given, axes, listed)
-
-    def _table_cells(
-        self,
-        data: PrivateData,
-        target: str | None,
-        features: Sequence[str] | None,
-        table: str | None,
-        classes: Any,
-        numeric: bool = False,
-    ) -> FetchedCells:
-        """Check a dataset, whose schema has bounds, categories and classes."""
-        kind = "number" if numeric else "classes"
-        source = fetch(data, target, features, table, classes=classes, kind=kind, fill=self.fill)
-        return FetchedCells.of(source, source.axes(self.bins, self._usual_bins))
 
     def _grow_on(self, data: BinnedRows, steps: Callable[[PrivacyFilter, BudgetShare], T]) -> T:
         """Charge the spend and train, on arrays or on a dataset."""

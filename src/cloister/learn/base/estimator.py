@@ -12,24 +12,25 @@ work. Beside the model's own parameters it has
 and after `fit`: `release_` (loss, receipt, whether it is private), `loss_`, and `n_features_in_`.
 """
 
+import inspect
 import os
 import secrets
+import sys
+import warnings
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from cloister.data.private_data import PrivateData
 from cloister.learn.base.inputs import check_asked, check_parameters, is_dataset
-from cloister.learn.base.nested_budget import DryRun, part_of, paying_now, refuse_free_scores
-from cloister.learn.base.quiet import Quiet
+from cloister.learn.base.payer import DryRun, Payer, part_of
 from cloister.privacy.budget_split import BudgetShare, budget_share
-from cloister.privacy.errors import BadInput
+from cloister.privacy.errors import BadInput, NotPrivate
 from cloister.privacy.filter import PrivacyFilter, release_steps
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import ROW, Loss, Unit
@@ -37,53 +38,43 @@ from cloister.privacy.noise import SYSTEM, SeededSource, Source
 from cloister.privacy.release import Release
 
 if TYPE_CHECKING:
-    from cloister.learn.base.row_source import FetchedTable
+    from cloister.learn.base.row_source import InputRows
 
-__all__ = ["Payer", "PrivateEstimator"]
+__all__ = ["PrivateEstimator", "Quiet", "quiet"]
 
 T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class Payer:
-    """Reference from a pickled estimator to its ledger or account. It holds neither a key nor a connection.
+_ASKED = (
+    "decision_function", "inverse_transform", "predict", "predict_log_proba", "predict_proba", "score", "transform",
+)  # fmt: skip
 
-    Attributes:
-        folder: the ledger's folder; None if it was not opened with `Ledger.in_folder`.
-        owner: the ledger's public key, so that no other ledger in that folder is charged.
-        name, analyst: those of the account; None for a ledger.
+
+def quiet(method: Method) -> Method:
+    """Wrap a function to run without floating-point warnings: an overflow would reveal that a row has a huge number."""
+
+    @wraps(method)
+    def silent(*args: Any, **kwargs: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return method(*args, **kwargs)
+
+    silent._is_quiet = True  # type: ignore[attr-defined]
+    return cast(Method, silent)
+
+
+class Quiet:
+    """Mixin whose methods on rows run without floating-point warnings, inherited ones included.
+
+    Even if the caller turned them into errors: `np.seterr(all="raise")`, `warnings.simplefilter("error")`.
     """
 
-    folder: str | None
-    owner: str
-    name: str | None = None
-    analyst: str | None = None
-
-    @classmethod
-    def of(cls, payer: Ledger | Account) -> "Payer":
-        """Describe a ledger or account."""
-        book: Any = payer.book if isinstance(payer, Account) else payer
-        folder = getattr(book, "folder", None)
-        account = (payer.rules.name, payer.rules.analyst) if isinstance(payer, Account) else (None, None)
-        return cls(None if folder is None else str(folder), str(book.key.public), *account)
-
-    def ledger(self) -> Ledger:
-        """Reopen the ledger."""
-        if self.folder is None or not (Path(self.folder) / "ledger.db").exists():
-            raise BadInput(
-                "this model was unpickled, and the ledger that paid for it is not here. Set its ledger or account "
-                "before it is fitted again."
-            )
-        book = Ledger.in_folder(self.folder)
-        if str(book.key.public) != self.owner:
-            book.close()
-            raise BadInput("the folder of this model's ledger holds another ledger now. Set its ledger or account.")
-        return book
-
-    def account(self) -> Account:
-        """Reopen the account."""
-        assert self.name is not None
-        return self.ledger().account(self.name, self.analyst)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for name in _ASKED:
+            method = getattr(cls, name, None)
+            if inspect.isfunction(method) and not hasattr(method, "_is_quiet"):
+                setattr(cls, name, quiet(method))
 
 
 class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
@@ -97,6 +88,7 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
     ledger: Ledger | str | os.PathLike[str] | Payer | None
     account: Account | Payer | None
     random_state: Any
+    _meter: PrivacyFilter | DryRun | None = None  # pays instead of an account, while `fit_within` runs
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -121,11 +113,10 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
             data: the Cloister dataset that holds the rows, if any.
             asked: description of the columns that are read, for the ledger.
         """
-        refuse_free_scores()
+        _refuse_free_scores()
         budget = budget_share(self.spend)
-        meter = paying_now()
-        if meter is not None:
-            return self._train_within(meter, steps, budget, data)
+        if self._meter is not None:
+            return self._train_within(self._meter, steps, budget, data)
         source = self._source()
         accounts, unit, version, label = self._payers(budget.loss, data)
         model, receipt = release_steps(
@@ -149,11 +140,14 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
         )
         return model
 
-    def _train_rows(self, steps: Callable[[PrivacyFilter, BudgetShare], T], source: "FetchedTable") -> T:
-        """Train a method that protects one row on the rows of a dataset (learn/base/row_source.py).
+    def _train_rows(self, steps: Callable[[PrivacyFilter, BudgetShare], T], source: "InputRows") -> T:
+        """Train a method that protects one row on the rows of the input (learn/base/row_source.py).
 
-        Privacy: the spend, for the dataset's unit: the steps get the budget of one of its rows (`Purse.of_a_row`).
+        Privacy: the spend, for one row of an array or frame; for the unit of a dataset: the steps get the budget of one
+            of its rows (`BudgetShare.of_a_row`).
         """
+        if not source.dataset:
+            return self._train(steps)
         most = source.relation.rows_each
 
         def of_rows(meter: PrivacyFilter, budget: BudgetShare) -> T:
@@ -172,7 +166,7 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
         budget: BudgetShare,
         data: PrivateData | None,
     ) -> T:
-        """Train as one of several fits under one charge, with one receipt (learn/base/nested_budget.py)."""
+        """Train as one of several fits under one charge, with one receipt (learn/base/payer.py)."""
         unit = ROW
         if is_dataset(data):
             # The rows of a dataset are charged to its own account, or the dataset is empty.
@@ -188,13 +182,14 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle, with references in place of the ledger's or account's connection and key."""
         kept = dict(super().__getstate__())
+        kept.pop("_meter", None)
         for name in ("ledger", "account"):
             if isinstance(kept.get(name), Ledger | Account):
                 kept[name] = Payer.of(kept[name])
         return kept
 
     def __sklearn_clone__(self) -> Self:
-        """Return an unfitted copy that shares the ledger and account: a copied ledger would be a different one."""
+        """Return an unfitted copy that shares the payer: a copied ledger would be a different one."""
         told = {
             name: value if name in ("ledger", "account") else clone(value, safe=False)
             for name, value in self.get_params(deep=False).items()
@@ -203,6 +198,8 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
         for name in ("_metadata_request", "_sklearn_output_config"):  # set by set_output and metadata routing
             if hasattr(self, name):
                 setattr(copy, name, deepcopy(getattr(self, name)))
+        if self._meter is not None:  # a ColumnTransformer fits copies of its parts
+            copy._meter = self._meter
         return copy
 
     def _request(self) -> str:
@@ -249,7 +246,7 @@ def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
         if method.__name__ == "fit":
             check_parameters(self.get_params(deep=False))
             check_asked(kwargs)
-        with np.errstate(all="ignore"):  # learn/base/quiet.py
+        with np.errstate(all="ignore"):  # as `quiet`
             return method(self, *args, **kwargs)
 
     return told
@@ -272,3 +269,96 @@ _ELSEWHERE = {
 _ABSENT = {
     "partial_fit": "every look at rows is paid for, so a fit sees all of them at once: fit on all rows, or a dataset.",
 }
+
+
+# Wrappers of scikit-learn that would score raw rows
+
+
+_HELPERS = "sklearn.utils."  # they hold no model, and every other module calls through them
+# Modules of scikit-learn that may fit a private estimator, and the functions in which they do (empty for any). All of
+# them only pass rows on and keep the models. Others are refused: they may score raw rows, or choose by them.
+_ONLY_FIT: dict[str, frozenset[str]] = {
+    "sklearn.base": frozenset(),
+    "sklearn.calibration": frozenset(),  # with a warning
+    "sklearn.compose._column_transformer": frozenset(),
+    "sklearn.compose._target": frozenset(),
+    "sklearn.ensemble._bagging": frozenset({"BaseBagging.fit", "BaseBagging._fit", "_parallel_build_estimators"}),
+    "sklearn.ensemble._base": frozenset({"_fit_single_estimator"}),
+    "sklearn.ensemble._voting": frozenset(),
+    "sklearn.feature_selection._from_model": frozenset({"SelectFromModel.fit"}),
+    "sklearn.feature_selection._rfe": frozenset({"RFE.fit", "RFE._fit"}),  # goes by coefficients; RFECV by scores
+    "sklearn.impute._iterative": frozenset(),
+    "sklearn.model_selection._classification_threshold": frozenset(
+        {"BaseThresholdClassifier.fit", "FixedThresholdClassifier._fit"}
+    ),
+    "sklearn.multiclass": frozenset(),
+    "sklearn.multioutput": frozenset(
+        {"_fit_estimator", "_MultiOutputEstimator.fit", "MultiOutputClassifier.fit", "_BaseChain.fit",
+         "ClassifierChain.fit", "RegressorChain.fit"}
+    ),
+    "sklearn.pipeline": frozenset(),
+    "sklearn.semi_supervised._self_training": frozenset(),
+}  # fmt: skip
+# Functions that read raw rows if a parameter of their estimator says so: out-of-bag rows, links of a chain. In another
+# process or thread that estimator is an argument, not `self`.
+_UNLESS = {
+    ("sklearn.ensemble._bagging", "BaseBagging.fit"): "oob_score",
+    ("sklearn.ensemble._bagging", "BaseBagging._fit"): "oob_score",
+    ("sklearn.ensemble._bagging", "_parallel_build_estimators"): "oob_score",
+    ("sklearn.multioutput", "_BaseChain.fit"): "cv",
+    ("sklearn.multioutput", "ClassifierChain.fit"): "cv",
+    ("sklearn.multioutput", "RegressorChain.fit"): "cv",
+}
+
+
+def _refuse_free_scores() -> None:
+    """Refuse a fit whose model scikit-learn would score on raw rows. Nothing is charged yet.
+
+    This inspects the call stack, in worker processes too: every function of scikit-learn on it must be known to fit
+    only. Nothing else that scikit-learn tells an estimator distinguishes a wrapper that scores from one that only fits:
+
+        clone, get_params, set_params    both kinds copy the estimator and set its parameters before a fit
+        fit's arguments, routing         both pass rows and labels; metadata routing passes only what a user requests
+        tags, is_classifier              asked by both, and by users
+        predict on the held-out rows     what a user may do with rows of their own; and the charge has happened by then
+
+    Replacing the functions of scikit-learn instead would have to reach worker processes, and would not refuse a
+    function that is not known. tests/unit/test_learn_wrappers.py checks the list against all wrappers of scikit-learn,
+    in one process and in two.
+    """
+    frame: Any = sys._getframe(1)
+    calibrated = False
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith("sklearn.") and not _only_fits(frame, module):
+            raise NotPrivate(
+                "scikit-learn's validation, searches, stacking and boosting show scores of raw rows that nobody "
+                "paid for, and other wrappers of it may. Use cloister.learn.cross_val_score, which adds noise to "
+                "them, or cloister.learn.select."
+            )
+        calibrated = calibrated or module == "sklearn.calibration"
+        frame = frame.f_back
+    if calibrated:
+        warnings.warn(
+            "CalibratedClassifierCV fits its curve to raw rows: what it adds to the private model is not private, and "
+            "not charged. Naive Bayes models calibrate inside their spend: calibrate=True.",
+            stacklevel=4,
+        )
+
+
+def _only_fits(frame: Any, module: str) -> bool:
+    """Return True if a function of scikit-learn is known only to fit."""
+    name = frame.f_code.co_qualname
+    if module.startswith(_HELPERS):
+        return True
+    if module not in _ONLY_FIT or (_ONLY_FIT[module] and name not in _ONLY_FIT[module]):
+        return False
+    asked = _UNLESS.get((module, name))
+    if asked is None:
+        return True
+    from sklearn.base import BaseEstimator
+
+    told = [
+        getattr(one, asked) for one in frame.f_locals.values() if isinstance(one, BaseEstimator) and hasattr(one, asked)
+    ]
+    return bool(told) and not any(one is not None and one is not False for one in told)

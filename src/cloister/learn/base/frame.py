@@ -1,4 +1,4 @@
-"""Public scaling of features: clipped and scaled by bounds, or rows clipped to a public norm.
+"""Scaling of features: clipped and scaled by bounds, public or found, or rows clipped to a public norm.
 
 In a frame every row has norm at most `reach`, which is sqrt(features)/2 in both cases:
 
@@ -10,16 +10,22 @@ whose sums are exact. So adding a row changes only that row's own term of a sum.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.data.bounds_search import bounds_of, count_by_power
 from cloister.learn.base.inputs import Box, check_norm, read_box
 from cloister.learn.base.integer_rows import ROW_BITS, on_grid
+from cloister.privacy.budget_split import noise_for
+from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms import root_above
 
-__all__ = ["Floats", "Frame", "read_frame", "shorten", "squares"]
+__all__ = ["Floats", "Frame", "find_box", "read_frame", "shorten", "squares"]
 
 Floats = NDArray[np.float64]
 
@@ -88,6 +94,24 @@ def read_frame(bounds: Any, data_norm: float | None, features: int) -> Frame:
     clip = None if bounds is None else read_box(bounds, features)
     scale = np.full(features, math.sqrt(features) / 2 / norm)
     return Frame(clip, np.zeros(features), scale, round=True)
+
+
+def find_box(meter: PrivacyFilter, look: Callable[[], Floats], features: int, loss: Loss) -> Box:
+    """Find bounds of every feature, powers of two, that hold all values except those too few to detect.
+
+    Args:
+        meter: the privacy filter to charge.
+        look: returns the rows; called once, inside the step.
+        features: number of columns.
+        loss: the loss of this step.
+
+    Privacy: the loss, for one row added or removed: it counts once in one bin of each feature
+        (data/bounds_search.py). A feature without a count above the noise gets the bounds (-1, 1).
+    """
+    noise = noise_for(root_above(features), features, loss)
+    counts = meter.release(lambda: count_by_power(look()), noise)
+    ends = [bounds_of(one, noise, features) for one in counts]
+    return Box(np.array([low for low, _ in ends]), np.array([high for _, high in ends]))
 
 
 def squares(cells: Floats) -> Floats:

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.learn.base.cells import Categories, numbers_in
-from cloister.learn.base.containers import is_frame, is_table, read_column, read_rows
-from cloister.privacy.errors import BadBounds, BadInput, BadSchema
+from cloister.learn.base.containers import is_table, read_column, read_rows
+from cloister.privacy.errors import BadBounds, BadInput, BadSchema, TextbookOnly
 
 if TYPE_CHECKING:
     from cloister.data.private_data import PrivateData
@@ -30,6 +30,7 @@ __all__ = [
     "check_asked",
     "check_ends",
     "check_fill",
+    "check_method",
     "check_norm",
     "check_numbers",
     "check_parameters",
@@ -44,6 +45,7 @@ __all__ = [
     "read_goal",
     "read_labels",
     "read_table",
+    "wants_bounds",
 ]
 
 Floats = NDArray[np.float64]
@@ -138,6 +140,19 @@ def check_parameters(told: Mapping[str, Any]) -> None:
             raise BadInput(f"{name} is a word, one of those that the documentation of the estimator lists.")
 
 
+def check_method(estimator: Any, *methods: str) -> None:
+    """Refuse a method that an estimator does not offer; a textbook method is refused with the place it is taught."""
+    method, name = estimator.method, type(estimator).__name__
+    if method in methods:
+        return
+    if method in _LESSONS:
+        raise TextbookOnly(
+            f"{name} by {method!r} rests on continuous noise and is for lessons: "
+            f"cloister.lessons.{name}(method={method!r}). For people leave the method out."
+        )
+    raise BadInput(f"method is one of {', '.join(methods)}.")
+
+
 def check_asked(told: Mapping[str, Any]) -> None:
     """Refuse invalid names of columns and tables. Called first in every `fit`, with its arguments."""
     for name in ("target", "table"):
@@ -177,6 +192,7 @@ _REAL: dict[str, tuple[Callable[[float], bool], str]] = {
     "max_features": (lambda value: 0 < value <= 1, "a share of the features: above 0, at most 1"),
 }
 _WORDS = {"method", "variance", "output_distribution"}
+_LESSONS = {"output", "objective", "input", "lloyd", "sulq", "subspace"}  # methods that only cloister.lessons has
 
 
 def _plain(value: Any) -> int | float:
@@ -186,6 +202,11 @@ def _plain(value: Any) -> int | float:
     if isinstance(value, float | np.floating):
         return float(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else math.nan
+
+
+def wants_bounds(bounds: Any) -> bool:
+    """Return True if bounds are to be found: bounds="find"."""
+    return isinstance(bounds, str) and bounds == "find"
 
 
 def read_box(bounds: Any, features: int) -> Box:
@@ -402,8 +423,6 @@ def _prepare_first(estimator: Any) -> str:
     return " It was fitted on a dataset: bring rows into its form first, model.predict(learn.prepare(model, rows))."
 
 
-def is_dataset(thing: object) -> TypeGuard["PrivateData"]:
-    """Return True if it is a Cloister dataset: tables, and an account to charge."""
-    return (
-        not is_frame(thing) and hasattr(thing, "tables") and hasattr(thing, "account")
-    )  # a frame has any attribute that names a column
+def is_dataset(thing: object) -> bool:
+    """Return True if it is a Cloister dataset. Its class decides: a frame has any attribute that names a column."""
+    return callable(getattr(type(thing), "relation", None))

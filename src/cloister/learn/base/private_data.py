@@ -13,7 +13,6 @@ from cloister.data.private_data import PrivateData
 from cloister.data.private_table import PrivateTable, values_of
 from cloister.data.schema import Column
 from cloister.data.statistics import Value, grid_value
-from cloister.data.summaries import axis
 from cloister.learn.base.inputs import check_ends, check_fill
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 
@@ -100,9 +99,8 @@ def ends_of(column: Column) -> tuple[float, float]:
 def classes_of(relation: PrivateTable, target: str, classes: Sequence[Any] | None) -> NDArray[Any]:
     """Return the public values of a target, or those of them that were named."""
     column = relation.columns[target]
-    labels = axis(column, _MOST_CLASSES).labels if column.type != "real" else ()
-    values = [one for one in labels if one is not None]
-    if not values or any(isinstance(one, tuple) for one in values):  # the ends of bins
+    values = [one for one in _few_values(column) if one is not None]
+    if not values:
         raise BadSchema(f"{target} has no short list of public values. Give it categories in the schema.")
     unknown = [] if classes is None else [one for one in classes if one not in values]
     if unknown:
@@ -115,6 +113,16 @@ def classes_of(relation: PrivateTable, target: str, classes: Sequence[Any] | Non
     if len(listed) < 2:
         raise BadSchema("a target has at least two public values.")
     return np.asarray(sorted(listed))
+
+
+def _few_values(column: Column) -> Sequence[Any]:
+    """Return the public values of a column: categories, both booleans, or a short range of integers; else none."""
+    if column.type != "real" and (column.categories is not None or column.type == "boolean"):
+        return values_of(column)
+    if column.type == "integer" and column.bounds is not None:
+        low, high = (int(end) for end in column.bounds)  # type: ignore[arg-type]
+        return range(low, high + 1) if high - low < _MOST_CLASSES else ()
+    return ()
 
 
 def check_filled(column: Column, fill: float | None) -> None:

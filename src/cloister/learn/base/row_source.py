@@ -1,4 +1,9 @@
-"""Rows of a dataset for methods that need rows, read into this process with a contribution bound.
+"""Rows for methods that need rows: those of an array or frame, or those of a dataset, with one interface.
+
+    source = read_input(X, y, target=…, classes=…)      before the charge: public facts alone
+    source.numbers(), source.labels()                   inside a step
+
+The rows of a dataset are read into this process with a contribution bound:
 
     charge ──► step: read the columns, clipped by their view, at most m rows per unit ──► the method, at a row's budget
 
@@ -11,7 +16,7 @@ protects one row, its budget is the one at which m rows together cost the spend 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +24,22 @@ from numpy.typing import NDArray
 from cloister.data.private_data import PrivateData
 from cloister.data.schema import Column
 from cloister.learn.base.bins import BinnedFeature, Columns, read_axes
+from cloister.learn.base.cells import numbers_in
 from cloister.learn.base.frame import Floats
-from cloister.learn.base.inputs import Box, check_fill
+from cloister.learn.base.inputs import (
+    Box,
+    InputTable,
+    check_fill,
+    codes,
+    is_dataset,
+    keep_features,
+    read_box,
+    read_classes,
+    read_goal,
+    read_labels,
+    read_table,
+    wants_bounds,
+)
 from cloister.learn.base.integer_rows import Integers
 from cloister.learn.base.private_data import (
     PrivateTable,
@@ -34,7 +53,53 @@ from cloister.learn.base.private_data import (
 )
 from cloister.privacy.errors import BadInput, BadSchema
 
-__all__ = ["FetchedTable", "fetch", "fetch_numbers"]
+__all__ = ["ArrayRows", "FetchedTable", "InputRows", "fetch", "fetch_numbers", "keep_input", "read_input"]
+
+
+@dataclass(slots=True)
+class ArrayRows:
+    """Rows of an array or frame. Everything but `numbers` and `labels` is public.
+
+    Attributes:
+        table: the columns as given.
+        given: the labels or the target as given; None for none.
+        classes: the public labels; None if the target is a number.
+    """
+
+    dataset: ClassVar[Literal[False]] = False
+
+    table: InputTable
+    given: NDArray[Any] | None = None
+    classes: NDArray[Any] | None = None
+
+    @property
+    def names(self) -> Sequence[str] | None:
+        """Return the names of a frame's columns; None for an array."""
+        return self.table.names
+
+    @property
+    def width(self) -> int:
+        """Return the number of features."""
+        return self.table.width
+
+    def bounds(self, given: Any, data_norm: float | None = None) -> Any:
+        """Return the bounds of the features: those given."""
+        return given
+
+    def box(self, given: Any) -> Box:
+        """Return the bounds of the features, read and checked."""
+        return read_box(given, self.width)
+
+    # Private: called inside a step, after the charge.
+
+    def numbers(self) -> Floats:
+        """Return all columns as numbers."""
+        return self.table.numbers()
+
+    def labels(self) -> NDArray[Any]:
+        """Return the index of each row's class in `classes`, -1 for none; or the target, if it is a number."""
+        assert self.given is not None
+        return numbers_in(self.given) if self.classes is None else codes(self.given, list(self.classes))
 
 
 @dataclass(slots=True)
@@ -50,7 +115,9 @@ class FetchedTable:
         fill: replaces NULL in numbers.
     """
 
-    data: PrivateData
+    dataset: ClassVar[Literal[True]] = True
+
+    data: Any
     relation: PrivateTable
     features: tuple[str, ...]
     target: str | None
@@ -65,8 +132,19 @@ class FetchedTable:
         return [name if value is None else f"{name}={value}" for name, value in self._parts()]
 
     @property
-    def box(self) -> Box:
-        """Return the public bounds of the features of `numbers`."""
+    def width(self) -> int:
+        """Return the number of features of `numbers`."""
+        return len(self._parts())
+
+    def bounds(self, given: Any, data_norm: float | None = None) -> Any:
+        """Return the bounds of the features: those of the schema, unless they are to be found or a norm is given."""
+        if wants_bounds(given) or data_norm is not None:
+            return given
+        box = self.box()
+        return box.low, box.high
+
+    def box(self, _given: Any = None) -> Box:
+        """Return the public bounds of the features of `numbers`, from the schema."""
         ends = [(0.0, 1.0) if value is not None else ends_of(self._column(name)) for name, value in self._parts()]
         return Box(np.array([low for low, _ in ends]), np.array([high for _, high in ends]))
 
@@ -203,3 +281,48 @@ def fetch_numbers(
     if not all(is_number(source.relation.columns[name]) for name in source.features):
         raise BadInput("this is for numbers. Leave columns with categories out.")
     return source
+
+
+InputRows = ArrayRows | FetchedTable
+
+
+def read_input(
+    X: Any,  # noqa: N803
+    y: Any = None,
+    *,
+    target: str | None = None,
+    features: Sequence[str] | None = None,
+    table: str | None = None,
+    classes: Any = None,
+    kind: str = "none",
+    fill: float | None = None,
+    find: bool = False,
+    numbers: bool = False,
+) -> InputRows:
+    """Read the public facts of the input of a fit. No cell and no row is read.
+
+    Args:
+        X, y: an array or frame, and the labels or numbers to predict; or a dataset.
+        target, features, table: for a dataset, as in `fetch`.
+        classes: the public labels; for a dataset, the values of the target that count.
+        kind: kind of target: "classes", "number" or "none".
+        fill: replaces a missing number.
+        find: True if bounds will be found.
+        numbers: True if the columns of a dataset must be named, and be numbers.
+    """
+    if is_dataset(X):
+        if numbers:
+            return fetch_numbers(X, features, table, fill, find=find)
+        return fetch(X, target, features, table, classes=classes, kind=kind, fill=fill, find=find)
+    given = read_table(X, fill)
+    if kind == "none":
+        return ArrayRows(given)
+    if kind == "number":
+        return ArrayRows(given, read_goal(y, given.length))
+    listed = read_classes(classes)
+    return ArrayRows(given, read_labels(y, listed, given.length), listed)
+
+
+def keep_input(estimator: Any, source: InputRows) -> None:
+    """Store the number of features and their names, as scikit-learn does."""
+    keep_features(estimator, source.width, source.names, dataset=source.dataset)

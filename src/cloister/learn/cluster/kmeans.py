@@ -9,19 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 
-from cloister.learn.base.bounds_search import find_box, wants_bounds
 from cloister.learn.base.estimator import PrivateEstimator
-from cloister.learn.base.frame import Floats
-from cloister.learn.base.inputs import Box, complete, complete_rows, is_dataset, keep_features, read_answers, read_table
-from cloister.learn.base.integer_rows import Integers
-from cloister.learn.base.row_source import fetch
-from cloister.learn.base.rowwise import distances
+from cloister.learn.base.frame import Floats, find_box
+from cloister.learn.base.inputs import (
+    Box,
+    check_method,
+    complete_rows,
+    read_answers,
+    wants_bounds,
+)
+from cloister.learn.base.integer_rows import Integers, distances
+from cloister.learn.base.row_source import keep_input, read_input
 from cloister.learn.cluster.enclosing_ball import read_ground
 from cloister.learn.cluster.lloyd import cluster
-from cloister.learn.textbook.kmeans import lloyd
-from cloister.learn.textbook.method import TextbookFit, learned_once
 from cloister.privacy.budget_split import BudgetShare
-from cloister.privacy.errors import BadInput, NotPrivate
+from cloister.privacy.errors import NotPrivate
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
@@ -44,8 +46,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
             distances are those of the rows, and every feature of a centre has the same noise. If one feature is far
             wider than another, scale both by public bounds first (`learn.MinMaxScaler`), or noise hides the narrow one.
         data_norm: alternatively, the public norm that rows are clipped to.
-        method: "joint" (the default; learn/cluster/lloyd.py), or "lloyd": the textbook's DPLloyd
-            (learn/textbook/kmeans.py), which needs a `random_state` and cannot be charged to a ledger.
+        method: "joint", the only one (learn/cluster/lloyd.py).
         max_iter: number of rounds; None for as many (3 to 20) as the noise leaves useful.
         fill: replaces a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
@@ -54,7 +55,7 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
         cluster_centers_: the centres, within the bounds. cluster_sizes_: approximate number of rows of each cluster.
             n_iter_: number of rounds.
         center_errors_: for each centre, the standard error of each feature due to noise, before clipping to the
-            bounds. size_error_: the standard error of a size. Both are None for the textbook's method.
+            bounds. size_error_: the standard error of a size.
         n_features_in_, feature_names_in_: as in scikit-learn.
         release_, loss_: the release with its receipt, and the loss charged.
 
@@ -108,37 +109,14 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
 
         Privacy: the spend, charged before a row is read.
         """
-        if self.method not in ("joint", "lloyd"):
-            raise BadInput("method is one of joint, lloyd.")
-        find, names = wants_bounds(self.bounds), None
-        if self.method == "lloyd":
-            names, found = self._teach(X)
-        elif is_dataset(X):
-            source = fetch(X, None, features, table, kind="none", fill=self.fill, find=find)
-            names = source.names
-            bounds = self.bounds if find or self.data_norm is not None else (source.box.low, source.box.high)
-            found = self._train_rows(self._steps(source.numbers, len(source.names), bounds), source)
-        else:
-            given = read_table(X, self.fill)
-            names = given.names
-            found = self._train(self._steps(given.numbers, given.width, self.bounds))
+        check_method(self, "joint")
+        source = read_input(X, features=features, table=table, fill=self.fill, find=wants_bounds(self.bounds))
+        steps = self._steps(source.numbers, source.width, source.bounds(self.bounds, self.data_norm))
+        found = self._train_rows(steps, source)
         (self.cluster_centers_, self.cluster_sizes_, self.n_iter_), errors, self._box = found
         self.center_errors_, self.size_error_ = errors
-        keep_features(self, self.cluster_centers_.shape[1], names, dataset=is_dataset(X))
+        keep_input(self, source)
         return self
-
-    def _teach(self, rows: Any) -> tuple[Sequence[str] | None, _Clusters]:
-        if is_dataset(rows):
-            raise BadInput("the textbook's k-means needs rows as arrays.")
-        given = read_table(rows, self.fill)
-
-        def learn(lesson: TextbookFit) -> tuple[_Clusters, Loss]:
-            ground = read_ground(self.bounds, self.data_norm, given.width)
-            (known,) = complete(given.numbers())
-            found = lloyd(known, ground, self.n_clusters, self.max_iter, lesson)
-            return (found, (None, None), ground.ends), lesson.loss
-
-        return given.names, learned_once(self, learn)
 
     def _steps(
         self, look: Callable[[], Floats], features: int, bounds: Any

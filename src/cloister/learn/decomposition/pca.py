@@ -10,20 +10,31 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
-from cloister.data.private_data import PrivateData
-from cloister.learn.base.bounds_search import find_box, wants_bounds
 from cloister.learn.base.estimator import PrivateEstimator
-from cloister.learn.base.frame import Frame, read_frame, shorten
-from cloister.learn.base.inputs import Box, complete_rows, is_dataset, keep_features, read_answers, read_table
-from cloister.learn.base.integer_rows import ROW_BITS, WEIGHT_BITS, ExactRows, noisy, on_grid
+from cloister.learn.base.frame import Frame, find_box, read_frame, shorten
+from cloister.learn.base.inputs import (
+    Box,
+    check_method,
+    complete_rows,
+    is_dataset,
+    keep_features,
+    read_answers,
+    read_table,
+    wants_bounds,
+)
+from cloister.learn.base.integer_rows import ROW_BITS, WEIGHT_BITS, ExactRows, noisy, on_grid, weighted
 from cloister.learn.base.private_data import is_number, read_relation
-from cloister.learn.base.row_source import fetch_numbers
-from cloister.learn.base.rowwise import weighted
+from cloister.learn.base.row_source import InputRows, keep_input, read_input
 from cloister.learn.linear_model.engine_moments import EngineDesign
-from cloister.learn.linear_model.moments import Floats, Reach, cautious_length, exact_product, release_matrix
-from cloister.learn.linear_model.scale_probe import SHARE, probe_scale
-from cloister.learn.textbook.method import TextbookFit, learned_once
-from cloister.learn.textbook.pca import TEXTBOOK, directions
+from cloister.learn.linear_model.moments import (
+    SHARE,
+    Floats,
+    Reach,
+    cautious_length,
+    exact_product,
+    probe_scale,
+    release_matrix,
+)
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter
@@ -108,7 +119,7 @@ def signed(components: Floats) -> Floats:
     return np.asarray(components * np.sign(components[np.arange(len(components)), largest])[:, None])
 
 
-_METHODS = ("covariance", "power", *TEXTBOOK)
+_METHODS = ("covariance", "power")
 _FINDING = Fraction(1, 10)
 _FARTHEST = 1.1
 
@@ -123,16 +134,14 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         data_norm: instead of bounds or beside them, the public norm that rows are clipped to.
         method: "covariance" adds noise to the scatter matrix around a released mean (Dwork et al. 2014, "Analyze
             Gauss"). "power" is the noisy power method (Hardt & Price 2014), also exact; for many features and few
-            components. For teaching (learn/textbook/pca.py), with a `random_state` and without a ledger: "sulq" (noise
-            on second moments, in floats), "input" (on every cell), and "subspace", the exponential mechanism
-            (Chaudhuri, Sarwate & Sinha 2013).
+            components.
         fill: replaces a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
     Attributes:
         components_, mean_: as in scikit-learn.
         explained_variance_, explained_variance_ratio_: of the released scatter, corrected for the noise; clipped rows
-            count with their clipped variance. None for "subspace".
+            count with their clipped variance.
         n_rows_: approximate number of rows, as released.
         release_, loss_: the release with its receipt, and the loss charged.
 
@@ -177,7 +186,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         """Fit to rows, or inside the engine of a Cloister dataset.
 
         Args:
-            X: an array or frame, or a dataset.
+            X: an array or frame, or a dataset. Methods that an engine cannot run read its rows into this process
+                (learn/base/row_source.py).
             y: not used.
             features, table: for a dataset: columns that are numbers, and the table if there are several.
 
@@ -185,25 +195,24 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         """
         if self.method == "wishart":
             wishart()
-        if self.method not in _METHODS:
-            raise BadInput(f"method is one of {', '.join(_METHODS)}.")
-        if is_dataset(X):
-            return self._fit_dataset(X, features, table)
-        given = read_table(X, self.fill)
-        d = given.width
-        count, look = self._count(d), complete_rows(given.numbers)
-        if not wants_bounds(self.bounds):
-            self._frame(d, None)
-        if self.method in TEXTBOOK:
-            self._keep(learned_once(self, lambda lesson: self._lesson(lesson, look(), count)), count)
-        else:
-            self._keep(self._train(self._steps(look, d, count, None)), count)
-        keep_features(self, d, given.names)
+        check_method(self, *_METHODS)
+        find = wants_bounds(self.bounds)
+        if is_dataset(X) and self.method == "covariance" and not find:
+            return self._fit_engine(X, features, table)
+        source = read_input(X, features=features, table=table, fill=self.fill, find=find, numbers=True)
+        count = self._count(source.width)
+        public = source.box(None) if source.dataset and not find else None
+        if not find:
+            self._frame(source.width, public)
+        self._keep(self._train_rows(self._steps(source, count, public), source), count)
+        keep_input(self, source)
         return self
 
     def _steps(
-        self, look: Callable[[], Floats], features: int, count: int, public: Box | None
+        self, source: InputRows, count: int, public: Box | None
     ) -> Callable[[PrivacyFilter, BudgetShare], Components]:
+        look, features = complete_rows(source.numbers), source.width
+
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> Components:
             box = public
             if wants_bounds(self.bounds):
@@ -233,14 +242,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         widest = math.ceil(min(longest, 0.5 + abs(seen.middle).max()) / unit) if not frame.round else CELLS
         d = frame.features
         reach = Reach(math.isqrt(d * CELLS**2) + 1, CELLS**2, min(widest, CELLS) ** 2 * CELLS**2)
-        scatter, noise = release_matrix(meter, lambda: exact_product(len(look()), cells), reach, rest.loss)
+        scatter, noise = release_matrix(meter, lambda: exact_product(len(look()), cells), reach.matrix, rest.loss)
         return main_directions(scatter * unit**2, noise * unit**2, seen.rows, mean, frame.scale, count)
 
-    def _fit_dataset(self, data: PrivateData, features: Sequence[str] | None, table: str | None) -> Self:
-        if self.method in TEXTBOOK:
-            raise BadInput(f"the {self.method} method is for lessons, which need rows as arrays.")
-        if self.method == "power" or wants_bounds(self.bounds):
-            return self._fit_rows(data, features, table)
+    def _fit_engine(self, data: Any, features: Sequence[str] | None, table: str | None) -> Self:
         if not features:
             raise BadInput("say which columns to look at: fit(ds, features=['age', 'stay_days']).")
         relation = read_relation(data, table, features)
@@ -251,7 +256,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         count = self._count(len(features))
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> Components:
-            whole, noise = release_matrix(meter, design.matrix, design.reach, budget.loss)
+            whole, noise = release_matrix(meter, design.matrix, design.reach.matrix, budget.loss)
             whole, noise = whole * design.unit, noise * design.unit
             rows = max(float(whole[-1, -1]), 1.0)
             middle = np.clip(whole[-1, :-1] / rows, -0.5, 0.5)
@@ -265,23 +270,6 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         self._keep(self._train(steps, data), count)
         keep_features(self, len(design.names), design.names, dataset=True)
         return self
-
-    def _fit_rows(self, data: PrivateData, features: Sequence[str] | None, table: str | None) -> Self:
-        """Fit by methods that an engine cannot run: rows are read into this process (learn/base/row_source.py)."""
-        find = wants_bounds(self.bounds)
-        source = fetch_numbers(data, features, table, self.fill, find=find)
-        count = self._count(len(source.names))
-        look = complete_rows(source.numbers)
-        steps = self._steps(look, len(source.names), count, None if find else source.box)
-        self._keep(self._train_rows(steps, source), count)
-        keep_features(self, len(source.names), source.names, dataset=True)
-        return self
-
-    def _lesson(self, lesson: TextbookFit, rows: Floats, count: int) -> tuple[Components, Loss]:
-        frame = self._frame(rows.shape[1], None)
-        found, middle, variance, loss = directions(self.method, frame.rows(rows), frame, count, lesson)
-        told = np.full(count, math.nan) if variance is None else variance / frame.scale[0] ** 2
-        return Components(signed(found), told, math.nan, frame.centre + middle / frame.scale, math.nan), loss
 
     def _frame(self, features: int, box: Box | None) -> Frame:
         """Build the public frame, with one scale for all features, so that directions keep their meaning."""
@@ -305,7 +293,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def _keep(self, model: Components, count: int) -> None:
         self.components_, self.mean_ = model.components, model.mean
-        self.explained_variance_ = None if self.method == "subspace" else model.variance
+        self.explained_variance_: Floats | None = model.variance
         ratio = None if math.isnan(model.total) else model.variance / max(model.total, 1e-300)
         self.explained_variance_ratio_ = ratio
         self.n_components_, self.n_rows_ = count, model.rows

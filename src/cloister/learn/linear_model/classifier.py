@@ -9,28 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
-from cloister.data.private_data import PrivateData
-from cloister.learn.base.bounds_search import find_box, wants_bounds
 from cloister.learn.base.estimator import PrivateEstimator
-from cloister.learn.base.frame import Floats, Frame, read_frame
+from cloister.learn.base.frame import Floats, Frame, find_box, read_frame
 from cloister.learn.base.inputs import (
     Box,
-    InputTable,
-    codes,
     complete,
-    keep_features,
     read_answers,
-    read_classes,
-    read_labels,
-    read_table,
+    wants_bounds,
 )
-from cloister.learn.base.row_source import FetchedTable, fetch
-from cloister.learn.base.rowwise import weighted
+from cloister.learn.base.integer_rows import weighted
+from cloister.learn.base.row_source import InputRows, keep_input, read_input
 from cloister.learn.linear_model.gradient_descent import Fitted
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.filter import PrivacyFilter
 
-__all__ = ["FetchedRows", "LinearClassifier", "LinearModel", "PrivateRows"]
+__all__ = ["LinearClassifier", "LinearModel", "PrivateRows"]
 
 _FINDING = Fraction(1, 10)
 
@@ -77,47 +70,26 @@ class LinearModel:
 
 @dataclass(frozen=True, slots=True)
 class PrivateRows:
-    """Raw rows with the public facts needed to read them.
+    """Rows of the input with their public frame.
 
     Rows with an unlisted class or a missing number are left out.
     """
 
-    table: InputTable
-    labels: NDArray[Any]
-    classes: NDArray[Any]
+    source: InputRows
     frame: Frame
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """Return the public labels."""
+        assert self.source.classes is not None
+        return self.source.classes
 
     def look(self) -> tuple[Floats, NDArray[np.int64]]:
         """Return the scaled rows and their classes. Call it inside a step, after the charge."""
-        return _listed(self.frame, self.raw(), codes(self.labels, list(self.classes)))
-
-    def raw(self) -> Floats:
-        """Return the raw rows."""
-        return self.table.numbers()
-
-
-@dataclass(frozen=True, slots=True)
-class FetchedRows:
-    """Rows of a dataset, read inside the first step."""
-
-    source: FetchedTable
-    classes: NDArray[Any]
-    frame: Frame
-
-    def look(self) -> tuple[Floats, NDArray[np.int64]]:
-        """Return the scaled rows and their classes. Call it inside a step, after the charge."""
-        return _listed(self.frame, self.raw(), self.source.labels())
-
-    def raw(self) -> Floats:
-        """Return the raw rows from the engine."""
-        return self.source.numbers()
-
-
-def _listed(frame: Frame, rows: Floats, code: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
-    """Return scaled rows and their classes, without rows of no listed class or with missing numbers."""
-    known, kept = complete(rows, code)
-    listed = kept >= 0
-    return (frame.rows(known), kept) if listed.all() else (frame.rows(known[listed]), kept[listed])
+        known, kept = complete(self.source.numbers(), self.source.labels())
+        listed = kept >= 0
+        rows = self.frame.rows
+        return (rows(known), kept) if listed.all() else (rows(known[listed]), kept[listed])
 
 
 class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
@@ -134,60 +106,39 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     n_features_in_: int
     _seen: Frame | None
 
-    def _rows(self, rows: Any, labels: Any) -> PrivateRows:
-        """Check the public facts of the input: shapes, types, bounds, classes."""
-        table, listed = read_table(rows, self.fill), read_classes(self.classes)
-        given = read_labels(labels, listed, table.length)
-        return PrivateRows(table, given, listed, self._framed(self.bounds, table.width))
+    def _rows(self, rows: Any, labels: Any, **columns: Any) -> PrivateRows:
+        """Check the public facts of the input: shapes, types, bounds, classes.
 
-    def _table_rows(
-        self, data: PrivateData, target: str | None, features: Sequence[str] | None, table: str | None
-    ) -> FetchedRows:
-        """Check a dataset, whose schema has bounds and classes."""
+        If bounds are to be found, the frame is a placeholder with the number of features.
+        """
         find = wants_bounds(self.bounds)
-        source = fetch(data, target, features, table, classes=self.classes, fill=self.fill, find=find)
-        assert source.classes is not None
-        bounds = self.bounds if find or self.data_norm is not None else (source.box.low, source.box.high)
-        return FetchedRows(source, source.classes, self._framed(bounds, len(source.names)))
-
-    def _framed(self, bounds: Any, features: int) -> Frame:
-        """Return the public frame; if bounds are to be found, a placeholder with the number of features."""
-        return read_frame((-1, 1) if wants_bounds(bounds) else bounds, self.data_norm, features)
+        source = read_input(rows, labels, kind="classes", classes=self.classes, fill=self.fill, find=find, **columns)
+        bounds = (-1, 1) if find else source.bounds(self.bounds, self.data_norm)
+        return PrivateRows(source, read_frame(bounds, self.data_norm, source.width))
 
     def _fit(
-        self,
-        data: PrivateRows | FetchedRows,
-        learn: Callable[[PrivacyFilter, BudgetShare, PrivateRows | FetchedRows], LinearModel],
+        self, data: PrivateRows, learn: Callable[[PrivacyFilter, BudgetShare, PrivateRows], LinearModel]
     ) -> LinearModel:
         """Find bounds if they are not public, then fit and store the model."""
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[LinearModel, Frame]:
             seen = data
             if wants_bounds(self.bounds):
-                box = find_box(meter, data.raw, data.frame.features, budget.part(_FINDING))
+                box = find_box(meter, data.source.numbers, data.frame.features, budget.part(_FINDING))
                 seen = replace(data, frame=read_frame((box.low, box.high), self.data_norm, data.frame.features))
                 budget = BudgetShare(budget.part(1 - _FINDING))
             return learn(meter, budget, seen), seen.frame
 
-        if isinstance(data, FetchedRows):
-            model, frame = self._train_rows(steps, data.source)
-        else:
-            model, frame = self._train(steps)
+        model, frame = self._train_rows(steps, data.source)
         self.release_ = replace(self.release_, value=model)
         self._keep(model, data.classes, frame)
-        self._keep_names(data)
+        keep_input(self, data.source)
         return model
 
     def _keep(self, model: LinearModel, classes: NDArray[Any], frame: Frame | None, box: Box | None = None) -> None:
         self.coef_, self.intercept_ = model.coefficients, model.intercepts
         self.classes_, self.n_iter_, self._seen = classes, model.steps, frame
         self._box = box if frame is None else frame.ends
-
-    def _keep_names(self, data: PrivateRows | FetchedRows) -> None:
-        if isinstance(data, FetchedRows):
-            keep_features(self, len(data.source.names), data.source.names, dataset=True)
-        else:
-            keep_features(self, data.table.width, data.table.names)
 
     def _read(self, rows: Any) -> Floats:
         """Read rows to predict."""

@@ -6,110 +6,17 @@ products, so it runs inside any engine, over any number of rows, in one pass.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from cloister.learn.base.frame import Floats
 from cloister.learn.base.integer_rows import ROW_BITS, ExactRows, Integers
-from cloister.learn.linear_model.classifier import FetchedRows, PrivateRows
-from cloister.learn.linear_model.scale_probe import root_above
+from cloister.learn.linear_model.classifier import PrivateRows
+from cloister.learn.linear_model.moments import ClassMoments, Sensitivity, release_class_moments, whole_root
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.filter import PrivacyFilter
-from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 
-__all__ = [
-    "LINES",
-    "ClassMoments",
-    "Sensitivity",
-    "discriminant",
-    "moments_of_rows",
-    "optimism",
-    "release_moments",
-    "taylor",
-]
-
-LINES = Fraction(1, 2)  # of the budget for counts and sums, the rest for products
-
-
-@dataclass(frozen=True, slots=True)
-class Sensitivity:
-    """Sensitivity of counts and sums together, and of products together, in L2 and L1; integers."""
-
-    lines: int
-    lines_l1: int
-    products: int
-    products_l1: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClassMoments:
-    """Released moments of features within [-1, 1], or of rows within sqrt(features).
-
-    Attributes:
-        counts: rows of each class.
-        sums: sums of each class (classes × features).
-        products: X'X.
-        line_noise, product_noise: standard deviations of the noise on a sum and on a product.
-    """
-
-    counts: Floats
-    sums: Floats
-    products: Floats
-    line_noise: float
-    product_noise: float
-
-
-def release_moments(
-    meter: PrivacyFilter,
-    budget: BudgetShare,
-    look: Callable[[], tuple[Integers, Integers]],
-    reach: Sensitivity,
-    shape: tuple[int, int],
-    worth: tuple[float, float, float],
-    *,
-    laplace: bool = False,
-) -> ClassMoments:
-    """Release counts, sums and products with noise.
-
-    Args:
-        meter, budget: the privacy filter and the budget to charge.
-        look: returns the lines (for each class its sums, then its count) and the upper triangle of the products.
-        reach: the sensitivity.
-        shape: classes, features.
-        worth: the real value of one in a count, a sum and a product.
-        laplace: use Laplace noise whatever the budget's measure.
-
-    Privacy: the budget: half for the lines, half for the products.
-    """
-    pure = budget.pure or laplace
-    kept: list[tuple[Integers, Integers]] = []
-
-    def once() -> tuple[Integers, Integers]:
-        if not kept:
-            kept.append(look())
-        return kept[0]
-
-    laws = [
-        _law(budget.part(LINES), reach.lines, reach.lines_l1, pure=pure),
-        _law(budget.part(1 - LINES), reach.products, reach.products_l1, pure=pure),
-    ]
-    classes, features = shape
-    lines, upper = (
-        np.asarray(meter.release(lambda: once()[i], law), dtype=np.float64)  # noqa: B023
-        for i, law in enumerate(laws)
-    )
-    lines = lines.reshape(classes, features + 1)
-    matrix = np.zeros((features, features))
-    matrix[np.triu_indices(features)] = upper * worth[2]
-    matrix = matrix + np.triu(matrix, 1).T
-    noise = laws[0].standard_error * worth[1], laws[1].standard_error * worth[2]
-    counts = np.maximum(lines[:, -1] * worth[0], max(1.0, laws[0].standard_error * worth[0]))
-    return ClassMoments(counts, lines[:, :-1] * worth[1], matrix, *noise)
+__all__ = ["discriminant", "moments_of_rows", "optimism", "taylor"]
 
 
 def discriminant(found: ClassMoments) -> tuple[Floats, Floats]:
@@ -173,7 +80,7 @@ def taylor(found: ClassMoments) -> tuple[Floats, Floats]:
 
 
 def moments_of_rows(
-    meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows | FetchedRows, *, laplace: bool = False
+    meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows, *, laplace: bool = False
 ) -> ClassMoments:
     """Release moments of twice the scaled rows, which are within [-1, 1].
 
@@ -184,9 +91,9 @@ def moments_of_rows(
     one, d, k = 2**ROW_BITS, data.frame.features, len(data.classes)
     cell = one if data.frame.round else math.ceil(one / math.sqrt(d))
     reach = Sensitivity(
-        lines=root_above(2 * one**2),
-        lines_l1=root_above(d * one**2) + one,
-        products=root_above(-(-(one**4 + cell**2 * one**2) // 2)),
+        lines=whole_root(2 * one**2),
+        lines_l1=whole_root(d * one**2) + one,
+        products=whole_root(-(-(one**4 + cell**2 * one**2) // 2)),
         products_l1=(d + 1) * one**2 // 2,
     )
 
@@ -200,8 +107,4 @@ def moments_of_rows(
         return lines.ravel(), rows.products()[np.triu_indices(d)]
 
     step = 2 * data.frame.reach / one
-    return release_moments(meter, budget, look, reach, (k, d), (1 / one, step, step**2), laplace=laplace)
-
-
-def _law(loss: Loss, l2: int, l1: int, *, pure: bool) -> Any:
-    return DiscreteLaplace.for_loss(l1, loss) if pure else DiscreteGaussian.for_loss(l2, loss)
+    return release_class_moments(meter, budget, look, reach, (k, d), (1 / one, step, step**2), laplace=laplace)

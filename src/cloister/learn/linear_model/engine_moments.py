@@ -23,9 +23,14 @@ from cloister.data.statistics import Value
 from cloister.learn.base.inputs import Box
 from cloister.learn.base.integer_rows import Integers
 from cloister.learn.base.private_data import PrivateTable, check_filled, ends_of, is_number, scaled_cell, values_of
-from cloister.learn.linear_model.discriminant import ClassMoments, Sensitivity, release_moments
-from cloister.learn.linear_model.moments import Floats, Reach
-from cloister.learn.linear_model.scale_probe import root_above
+from cloister.learn.linear_model.moments import (
+    ClassMoments,
+    Floats,
+    Reach,
+    Sensitivity,
+    release_class_moments,
+    whole_root,
+)
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadSchema
 from cloister.privacy.filter import PrivacyFilter
@@ -192,9 +197,9 @@ def class_moments(
     first, second = numbers * design.edge + categories * ONE, line - (heavy * ONE) ** 2
     fourth = numbers * design.edge**4 + categories * ONE**4
     reach = Sensitivity(
-        lines=root_above(line) * ONE * rows,
+        lines=whole_root(line) * ONE * rows,
         lines_l1=(first + heavy * ONE) * ONE * rows,
-        products=root_above(-(-(second**2 + fourth) // 2)) * rows,
+        products=whole_root(-(-(second**2 + fourth) // 2)) * rows,
         products_l1=-(-(first**2 + second) // 2) * rows,
     )
 
@@ -206,7 +211,7 @@ def class_moments(
         return lines.ravel(), whole[:d, :d][np.triu_indices(d)]
 
     one = 1 / (ONE**2 * relation.whole)
-    return release_moments(meter, budget, look, reach, (k, d), (one / heavy, one, one))
+    return release_class_moments(meter, budget, look, reach, (k, d), (one / heavy, one, one))
 
 
 def class_design(

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from cloister.learn.base.frame import Floats, Frame
 from cloister.learn.linear_model.clipped_gradients import ClippedRows
 from cloister.learn.linear_model.loss_gradients import Residual
+from cloister.learn.linear_model.moments import SHARE, ScaleProbe, probe_scale
 from cloister.learn.linear_model.newton import Curvature, affords, affords_stretch, second_moments, stretched
-from cloister.learn.linear_model.scale_probe import SHARE, ScaleProbe, probe_scale
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace

@@ -11,21 +11,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.data.private_data import PrivateData
-from cloister.learn.base.bounds_search import wants_bounds
 from cloister.learn.base.frame import Floats, Frame
-from cloister.learn.base.inputs import is_dataset, keep_features
+from cloister.learn.base.inputs import check_method, is_dataset, keep_features, wants_bounds
 from cloister.learn.base.integer_rows import Integers
 from cloister.learn.base.private_data import classes_of, read_names, read_relation
-from cloister.learn.linear_model.classifier import FetchedRows, LinearClassifier, LinearModel, PrivateRows
-from cloister.learn.linear_model.discriminant import ClassMoments, discriminant, moments_of_rows, optimism, taylor
+from cloister.learn.linear_model.classifier import LinearClassifier, LinearModel, PrivateRows
+from cloister.learn.linear_model.discriminant import discriminant, moments_of_rows, optimism, taylor
 from cloister.learn.linear_model.engine_moments import class_design, class_moments
 from cloister.learn.linear_model.gradient_descent import Fitted, descend
 from cloister.learn.linear_model.loss_gradients import Logistic, Softmax, sigmoid
+from cloister.learn.linear_model.moments import ClassMoments
 from cloister.learn.linear_model.newton import hessian
-from cloister.learn.textbook.linear import TEXTBOOK, classify
-from cloister.learn.textbook.method import learned_once
-from cloister.learn.textbook.perturbation import Logistic as LogisticRisk
 from cloister.privacy.budget_split import BudgetShare, noise_for
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter
@@ -156,7 +152,7 @@ def _accuracy(shares: Floats, low: float, high: float, deviation: float) -> floa
     return float(shares[1]) * phi(high / deviation) + float(shares[0]) * phi(-low / deviation)
 
 
-_METHODS = ("auto", "gradient", "newton", "quadratic", "functional", *TEXTBOOK)
+_METHODS = ("auto", "gradient", "newton", "quadratic", "functional")
 
 
 class LogisticRegression(LinearClassifier):
@@ -173,8 +169,6 @@ class LogisticRegression(LinearClassifier):
             newton       noisy gradient descent through noisy second moments, with standard errors; for a large spend
             quadratic    one pass from noisy second moments, inside the engine of a dataset; "auto" uses it there
             functional   the functional mechanism (Zhang et al. 2012), for comparison
-            output, objective, input   the textbook's perturbations (learn/textbook/method.py), which need a
-                `random_state` and cannot be charged to a ledger
         rows: number of rows, if it is public; otherwise it is released for a part of the spend.
         fill: replaces a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
@@ -241,26 +235,16 @@ class LogisticRegression(LinearClassifier):
 
         Privacy: the spend, charged before a row is read.
         """
-        if self.method not in _METHODS:
-            raise BadInput(f"method is one of {', '.join(_METHODS)}.")
-        engine = is_dataset(X) and self.method in ("auto", "quadratic") and not wants_bounds(self.bounds)
-        if engine:
+        check_method(self, *_METHODS)
+        if is_dataset(X) and self.method in ("auto", "quadratic") and not wants_bounds(self.bounds):
             return self._fit_engine(X, target, features, table)
-        if is_dataset(X) and self.method in TEXTBOOK:
-            raise BadInput("the textbook's perturbations need rows as arrays. Other methods take a dataset.")
-        if is_dataset(X):
-            data: PrivateRows | FetchedRows = self._table_rows(X, target, features, table)
-        else:
-            data = self._rows(X, y)
+        data = self._rows(X, y, target=target, features=features, table=table)
         if self.method == "functional" and len(data.classes) > 2:
             raise BadInput("the functional mechanism is for two classes. Use another method.")
-        if self.method in TEXTBOOK:
-            assert isinstance(data, PrivateRows)
-            return self._fit_textbook(data)
         self._finish(self._fit(data, self._learn))
         return self
 
-    def _learn(self, meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows | FetchedRows) -> LinearModel:
+    def _learn(self, meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows) -> LinearModel:
         model, count = self._descended(meter, BudgetShare(budget.part(1 - CHECK)), data)
 
         def right() -> NDArray[np.bool_]:
@@ -272,9 +256,7 @@ class LogisticRegression(LinearClassifier):
             model if seen is None else replace(model, accuracy=seen.accuracy, accuracy_interval=(seen.low, seen.high))
         )
 
-    def _descended(
-        self, meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows | FetchedRows
-    ) -> tuple[LinearModel, float]:
+    def _descended(self, meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows) -> tuple[LinearModel, float]:
         """Return the model and the approximate number of rows; 0 where noise hides it."""
         if self.method in ("quadratic", "functional"):
             laplace = self.method == "functional"
@@ -313,13 +295,6 @@ class LogisticRegression(LinearClassifier):
         model = self._train(steps, data)
         self._keep(model, listed, None, design.box)
         keep_features(self, len(design.names), design.names, dataset=True)
-        self._finish(model)
-        return self
-
-    def _fit_textbook(self, data: PrivateRows) -> Self:
-        model = learned_once(self, lambda lesson: classify(self.method, data, LogisticRisk, lesson))
-        self._keep(model, data.classes, data.frame)
-        self._keep_names(data)
         self._finish(model)
         return self
 

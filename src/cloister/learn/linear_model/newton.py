@@ -18,8 +18,8 @@ from cloister.learn.base.frame import Floats, Frame, shorten
 from cloister.learn.base.integer_rows import ExactRows, Integers
 from cloister.learn.linear_model.clipped_gradients import ClippedRows
 from cloister.learn.linear_model.loss_gradients import root_weights
-from cloister.learn.linear_model.scale_probe import SHARE, ScaleProbe
-from cloister.privacy.budget_split import BudgetShare, noise_for
+from cloister.learn.linear_model.moments import SHARE, ScaleProbe, release_matrix, release_sums
+from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.loss import Loss
 
@@ -82,9 +82,8 @@ def stretched(
     def look() -> Integers:
         return np.asarray((shorten(data.exact.cells[:, :-1], most) ** 2).sum(axis=0)).astype(np.int64)
 
-    noise = noise_for(most**2, most**2, budget.part(SHARE))
-    released = np.asarray(meter.release(look, noise), dtype=np.float64)
-    variances = np.maximum(released, noise.standard_error) * (data.step**2 / found.rows)
+    released, noise = release_sums(meter, look, (most**2, most**2), budget.part(SHARE))
+    variances = np.maximum(released, noise) * (data.step**2 / found.rows)
     clear = variances + _NARROWEST**2 * variances.mean()
     stretch = np.sqrt(clear.mean() / clear)
     return replace(found, stretch=stretch, spread=math.sqrt(float((variances * stretch**2).sum())))
@@ -133,13 +132,6 @@ def _release(
 ) -> Curvature:
     """Release X'X of rows whose squared norm is at most `squared`, with noise on its upper triangle."""
     size, worth = data.features, data.step**2
-    noise = noise_for(squared, -(-squared * (size + 1) // 2), loss)
-    upper = meter.release(lambda: _upper(look().products()), noise)
-    matrix = np.zeros((size, size))
-    matrix[np.triu_indices(size)] = np.asarray(upper, dtype=np.float64) * worth
-    whole = matrix + np.triu(matrix, 1).T
-    return Curvature(whole, 2 * math.sqrt(size) * noise.standard_error * worth)
-
-
-def _upper(matrix: Integers) -> Integers:
-    return matrix[np.triu_indices(len(matrix))]
+    reach = squared, -(-squared * (size + 1) // 2)
+    matrix, noise = release_matrix(meter, lambda: look().products(), reach, loss)
+    return Curvature(matrix * worth, 2 * math.sqrt(size) * noise * worth)

@@ -1,6 +1,5 @@
 """Linear regression from noisy second moments, with standard errors and intervals."""
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -10,28 +9,32 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from cloister.data.private_data import PrivateData
-from cloister.learn.base.bounds_search import find_box, wants_bounds
 from cloister.learn.base.cells import numbers_in
 from cloister.learn.base.estimator import PrivateEstimator
-from cloister.learn.base.frame import Frame, read_frame
-from cloister.learn.base.inputs import Box, complete, is_dataset, keep_features, read_answers, read_goal, read_table
+from cloister.learn.base.frame import Frame, find_box, read_frame
+from cloister.learn.base.inputs import (
+    Box,
+    check_method,
+    complete,
+    is_dataset,
+    keep_features,
+    read_answers,
+    read_goal,
+    read_table,
+    wants_bounds,
+)
+from cloister.learn.base.integer_rows import weighted
 from cloister.learn.base.private_data import read_relation
-from cloister.learn.base.rowwise import weighted
 from cloister.learn.linear_model.engine_moments import EngineDesign
 from cloister.learn.linear_model.least_squares import Fit, adaptive_ridge, solve, trimmed
-from cloister.learn.linear_model.moments import Floats, Moments, Reach, cautious_length
+from cloister.learn.linear_model.moments import SHARE, Floats, Moments, Reach, cautious_length, once, probe_scale
 from cloister.learn.linear_model.regression_rows import (
     Regression,
     RegressionRows,
     in_units,
-    once,
     read_ends,
     release_regression,
 )
-from cloister.learn.linear_model.scale_probe import SHARE, probe_scale
-from cloister.learn.textbook.linear import TEXTBOOK, regress, scaled_goal
-from cloister.learn.textbook.method import TextbookFit, learned_once
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadInput, BadProbability
 from cloister.privacy.filter import PrivacyFilter
@@ -60,9 +63,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         data_norm: instead of bounds or beside them, the public norm that rows are clipped to.
         target_bounds: public (low, high) of y, or "find"; predictions stay within them.
         method: "moments" (the default; learn/linear_model/least_squares.py), "adassp" (Wang 2018), or "functional"
-            (Zhang et al. 2012: Laplace noise on the objective's coefficients), which use integers and exact noise. Or
-            "output", "objective", "input": the textbook's perturbations (learn/textbook/method.py), which need a
-            `random_state` and cannot be charged to a ledger.
+            (Zhang et al. 2012: Laplace noise on the objective's coefficients).
         fill: replaces a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
 
@@ -129,21 +130,14 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         """
         if self.method == "wishart":
             wishart()
-        if self.method not in (*_SOLVERS, *TEXTBOOK):
-            raise BadInput(f"method is one of {', '.join((*_SOLVERS, *TEXTBOOK))}.")
+        check_method(self, *_SOLVERS)
         if is_dataset(X):
-            if self.method in TEXTBOOK:
-                raise BadInput("the textbook's perturbations need rows as arrays. Other methods take a dataset.")
             return self._fit_dataset(X, target, features, table)
         given = read_table(X, self.fill)
         goal, width = read_goal(y, given.length), given.width
         look = once(lambda: complete(given.numbers(), numbers_in(goal)))
         finding = wants_bounds(self.bounds) or wants_bounds(self.target_bounds)
         self._check(width)
-        if self.method in TEXTBOOK:
-            self._keep(*learned_once(self, lambda lesson: self._lesson(lesson, *look())))
-            keep_features(self, width, given.names)
-            return self
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[Regression, Box]:
             box = None
@@ -195,14 +189,6 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         )
         fit = _SOLVERS[self.method](moments, self._penalty(scaled[1]))
         return in_units(moments, fit, scaled, ends)
-
-    def _lesson(self, lesson: TextbookFit, rows: Floats, goal: Floats) -> tuple[tuple[Regression, Box], Loss]:
-        frame, ends = self._public(rows.shape[1], None)
-        penalty, scaled = self._penalty(frame.scale), scaled_goal(goal, ends)
-        (slopes, constant), loss = regress(self.method, frame.rows(rows), scaled, frame, penalty, lesson)
-        height, middle = ends[1] - ends[0], (ends[0] + ends[1]) / 2
-        found = Regression(slopes * height, constant * height + middle, None, math.nan, math.nan, ends)
-        return (found, frame.ends), loss
 
     def _penalty(self, scale: Floats) -> Floats:
         return np.zeros(len(scale) + 1)

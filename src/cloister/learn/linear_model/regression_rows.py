@@ -18,14 +18,14 @@ from cloister.learn.linear_model.moments import (
     Reach,
     exact_product,
     release_matrix,
+    release_sums,
     release_together,
-    release_vector,
 )
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadBounds
 from cloister.privacy.filter import PrivacyFilter
 
-__all__ = ["Regression", "RegressionRows", "in_units", "once", "read_ends", "release_regression"]
+__all__ = ["Regression", "RegressionRows", "in_units", "read_ends", "release_regression"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +138,9 @@ def release_regression(
         return Moments(xx * unit, xy * unit, own * unit, (noise * unit,) * 3)
     # About half for products of features, half for those with the target, a little for the target's square.
     shares = (Fraction(49, 100), Fraction(49, 100), Fraction(2, 100))
-    xx, first = release_matrix(meter, lambda: look()[:d, :d], reach, budget.part(shares[0]))
-    xy, second = release_vector(meter, lambda: look()[:d, d], reach.vector, budget.part(shares[1]))
-    yy, third = release_vector(meter, lambda: look()[d:, d], reach.number, budget.part(shares[2]))
+    xx, first = release_matrix(meter, lambda: look()[:d, :d], reach.matrix, budget.part(shares[0]))
+    xy, second = release_sums(meter, lambda: look()[:d, d], reach.vector, budget.part(shares[1]))
+    yy, third = release_sums(meter, lambda: look()[d:, d], reach.number, budget.part(shares[2]))
     return Moments(xx * unit, xy * unit, float(yy[0]) * unit, (first * unit, second * unit, third * unit))
 
 
@@ -166,18 +166,6 @@ def in_units(moments: Moments, fit: Fit, scaled: tuple[Floats, Floats], ends: tu
         moments.rows,
         ends,
     )
-
-
-def once(look: Callable[[], Any]) -> Callable[[], Any]:
-    """Cache `look` for several steps; it is computed inside the first."""
-    kept: list[Any] = []
-
-    def again() -> Any:
-        if not kept:
-            kept.append(look())
-        return kept[0]
-
-    return again
 
 
 def read_ends(bounds: Any) -> tuple[float, float]:

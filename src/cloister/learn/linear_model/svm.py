@@ -4,15 +4,11 @@ import os
 from collections.abc import Sequence
 from typing import Any, Self
 
-from cloister.learn.base.inputs import is_dataset
-from cloister.learn.linear_model.classifier import FetchedRows, LinearClassifier, LinearModel, PrivateRows
+from cloister.learn.base.inputs import check_method
+from cloister.learn.linear_model.classifier import LinearClassifier, LinearModel, PrivateRows
 from cloister.learn.linear_model.gradient_descent import descend
 from cloister.learn.linear_model.loss_gradients import Hinge
-from cloister.learn.textbook.linear import TEXTBOOK, classify
-from cloister.learn.textbook.method import learned_once
-from cloister.learn.textbook.perturbation import Hinge as HingeRisk
 from cloister.privacy.budget_split import BudgetShare
-from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
@@ -30,8 +26,7 @@ class LinearSVC(LinearClassifier):
         bounds: public (low, high) of all features, or (lows, highs), or "find", which takes a tenth of the spend.
         data_norm: alternatively, the public norm that rows are clipped to (bounds then only clip).
         classes: the public list of labels; rows with other labels are left out.
-        method: "gradient" (the default), or "output", "objective", "input": the textbook's perturbations
-            (learn/textbook/method.py), which need a `random_state` and cannot be charged to a ledger.
+        method: "gradient", the only one.
         rows: number of rows, if it is public; otherwise it is released for a part of the spend.
         fill: replaces a missing number; without it the row is left out.
         ledger, account, random_state: see `PrivateEstimator`.
@@ -89,24 +84,12 @@ class LinearSVC(LinearClassifier):
 
         Privacy: the spend, charged before a row is read.
         """
-        if self.method != "gradient" and self.method not in TEXTBOOK:
-            raise BadInput(f"method is one of {', '.join(('gradient', *TEXTBOOK))}.")
-        if self.method in TEXTBOOK:
-            return self._teach(X, y)
-        data = self._table_rows(X, target, features, table) if is_dataset(X) else self._rows(X, y)
+        check_method(self, "gradient")
+        data = self._rows(X, y, target=target, features=features, table=table)
         loss = Hinge(1 if len(data.classes) == 2 else len(data.classes))
 
-        def learn(meter: PrivacyFilter, budget: BudgetShare, seen: PrivateRows | FetchedRows) -> LinearModel:
+        def learn(meter: PrivacyFilter, budget: BudgetShare, seen: PrivateRows) -> LinearModel:
             return LinearModel.of(descend(meter, budget, seen.frame, loss, seen.look, rows=self.rows), seen.frame)
 
         self._fit(data, learn)
-        return self
-
-    def _teach(self, rows: Any, labels: Any) -> Self:
-        if is_dataset(rows):
-            raise BadInput("the textbook's perturbations need rows as arrays.")
-        data = self._rows(rows, labels)
-        model = learned_once(self, lambda lesson: classify(self.method, data, HingeRisk, lesson))
-        self._keep(model, data.classes, data.frame)
-        self._keep_names(data)
         return self

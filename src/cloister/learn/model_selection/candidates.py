@@ -9,16 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.learn.base.containers import as_array, is_frame, read_column
-from cloister.learn.base.estimator import Payer, PrivateEstimator
-from cloister.learn.base.nested_budget import DryRun, paying
+from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.base.payer import DryRun, Payer
 from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadCandidates, BadInput, NotPrivate
+from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.release import Release
 
 __all__ = [
     "Search",
+    "fit_within",
     "model_of",
     "paying_parts",
     "payer_of",
@@ -64,8 +66,8 @@ def settled(model: Any) -> Any:
     """Copy a model or pipeline in which every part is private, or stateless and applied to each row alone.
 
     Parts are recognised by exact type, in every parameter that can hold one. Unknown parts are refused: they could
-    learn from rows without a charge, or fail on one row. Parts that scikit-learn would run in other processes, where
-    the budget share is not available, run in this one.
+    learn from rows without a charge, or fail on one row. Parts that scikit-learn would run in other processes, which
+    cannot share a filter, run in this one.
     """
     from sklearn.base import clone
 
@@ -253,9 +255,27 @@ def rehearse(model: Any, X: Any, y: Any, score: Callable[[Any, Any, Any], Any]) 
     """
     from sklearn.base import clone
 
-    with paying(DryRun()):
-        nothing = take(X, []), take(y, [])
-        score(clone(model).fit(*nothing), *nothing)
+    nothing = take(X, []), take(y, [])
+    score(fit_within(DryRun(), clone(model), *nothing), *nothing)
+
+
+def fit_within(meter: PrivacyFilter | DryRun, model: Any, *rows: Any, **columns: Any) -> Any:
+    """Fit a model and charge its private parts to a filter, not to accounts of their own.
+
+    Args:
+        meter: holds the charge; a `DryRun` for a fit on no rows.
+        model: an estimator, or a pipeline from `settled`. Its parts refer to the filter only while they are fitted.
+        rows, columns: the arguments of `fit`.
+
+    Privacy: the spends of the parts, each within the filter's budget.
+    """
+    for part in _parts(model, fitted=False):
+        part._meter = meter
+    try:
+        return model.fit(*rows, **columns)
+    finally:
+        for part in (*_parts(model, fitted=False), *_parts(model, fitted=True)):
+            part.__dict__.pop("_meter", None)
 
 
 def take(rows: Any, places: Any) -> Any:

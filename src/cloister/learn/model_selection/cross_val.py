@@ -1,7 +1,7 @@
 """Private cross-validation: every fit is charged, and the scores are noisy.
 
 scikit-learn's own would fit private models and then report their scores on raw rows without a charge; see
-learn/base/nested_budget.py.
+learn/base/payer.py.
 """
 
 from dataclasses import replace
@@ -11,12 +11,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.learn.base.bounds_search import noise_for
-from cloister.learn.base.nested_budget import paying
-from cloister.learn.base.quiet import quiet
-from cloister.learn.model_selection.candidates import Search, payer_of, read_pair, rehearse, settled, take, total_spend
+from cloister.learn.base.estimator import quiet
+from cloister.learn.model_selection.candidates import (
+    Search,
+    fit_within,
+    payer_of,
+    read_pair,
+    rehearse,
+    settled,
+    take,
+    total_spend,
+)
 from cloister.learn.model_selection.scoring import read_scoring
-from cloister.privacy.budget_split import BudgetShare, budget_share
+from cloister.privacy.budget_split import BudgetShare, budget_share, noise_for
 from cloister.privacy.errors import BadInput, BadLoss
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger
@@ -76,8 +83,7 @@ def cross_val_score(
 
     def steps(meter: PrivacyFilter, _budget: BudgetShare) -> NDArray[np.float64]:
         fold = uniform(cv, (len(y),), meter.source)
-        with paying(meter):
-            models = [_fitted(model, X, y, np.flatnonzero(fold != i)) for i in range(cv)]
+        models = [_fitted(meter, model, X, y, np.flatnonzero(fold != i)) for i in range(cv)]
 
         def look() -> NDArray[np.int64]:
             held = [(one, np.flatnonzero(fold == i)) for i, one in enumerate(models)]
@@ -97,7 +103,7 @@ def cross_val_score(
     return replace(release, value=score.told(share), standard_error=error)
 
 
-def _fitted(model: Any, rows: Any, labels: Any, places: NDArray[np.int64]) -> Any:
+def _fitted(meter: PrivacyFilter, model: Any, rows: Any, labels: Any, places: NDArray[np.int64]) -> Any:
     from sklearn.base import clone
 
-    return clone(model).fit(take(rows, places), take(labels, places))
+    return fit_within(meter, clone(model), take(rows, places), take(labels, places))

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from cloister.learn.base.nested_budget import paying
-from cloister.learn.base.quiet import quiet
+from cloister.learn.base.estimator import quiet
 from cloister.learn.model_selection.candidates import (
     Search,
+    fit_within,
     payer_of,
     paying_parts,
     priced,
@@ -128,12 +128,11 @@ def select(
         coins = uniform(_HELD_BACK, (len(y),), meter.source)
         seen, held = np.flatnonzero(coins != 0), np.flatnonzero(coins == 0)
         each = shares["trials"].split(len(candidates))
-        with paying(meter):
-            trials = [priced(one, each).fit(take(X, seen), take(y, seen)) for one in candidates]
-            found = choose(meter, score, trials, lambda: (take(X, held), take(y, held)), shares["choice"])
-            if not refit:
-                return found, trials[found]
-            return found, priced(candidates[found], shares["final fit"]).fit(X, y)
+        trials = [fit_within(meter, priced(one, each), take(X, seen), take(y, seen)) for one in candidates]
+        found = choose(meter, score, trials, lambda: (take(X, held), take(y, held)), shares["choice"])
+        if not refit:
+            return found, trials[found]
+        return found, fit_within(meter, priced(candidates[found], shares["final fit"]), X, y)
 
     asked = f"select among {candidates!r} by {score.name}"
     (index, best), release = Search(spend, *payer, random_state, asked).carry_out(steps)

@@ -1,4 +1,4 @@
-"""Private calibration of the log-odds of naive Bayes, for a small part of the spend.
+"""Base class of naive Bayes classifiers, and the private calibration of their log-odds for a small part of the spend.
 
 Naive Bayes counts correlated evidence more than once: it ranks well, but it is overconfident and its threshold is
 biased. A noisy histogram of its own scores by class (each row in one cell, so sensitivity 1) is enough to fit the slope
@@ -24,12 +24,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin
 
-from cloister.learn.base.bounds_search import noise_for
+from cloister.learn.base.estimator import PrivateEstimator
+from cloister.privacy.budget_split import noise_for
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.loss import Loss
 
-__all__ = ["BINS", "HALF", "SHARE", "CalibrationCurve", "calibrate", "histogram"]
+__all__ = ["BINS", "HALF", "SHARE", "BayesClassifier", "CalibrationCurve", "calibrate", "histogram"]
 
 Floats = NDArray[np.float64]
 SHARE = Fraction(1, 10)
@@ -119,3 +121,34 @@ def _likelihood(counts: Floats, noise: float, odds: Floats) -> tuple[float, floa
     logs = -np.logaddexp(0, np.stack([odds, -odds]))[:, counts.sum(axis=0) > 3 * noise]
     rows = max(float(kept.sum()), 1.0)
     return float((kept * logs).sum()) / rows, noise * float(np.sqrt((logs**2).sum())) / rows
+
+
+class BayesClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+    """Classifier that predicts from joint log-probabilities and, for two classes, a calibration curve."""
+
+    classes_: NDArray[Any]
+    curve_: CalibrationCurve
+
+    def _joint(self, rows: Any) -> Floats:
+        """Return ln P(class, row) for each row and class, up to a constant per row."""
+        raise NotImplementedError
+
+    def predict_log_proba(self, X: Any) -> Floats:  # noqa: N803
+        """Return the logarithm of the probability of each class."""
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(self, "classes_")
+        joint = self._joint(X)
+        if joint.shape[1] == 2:
+            odds = self.curve_(joint[:, 1] - joint[:, 0])
+            return np.column_stack([-np.logaddexp(0, odds), -np.logaddexp(0, -odds)])
+        return np.asarray(joint - np.logaddexp.reduce(joint, axis=1, keepdims=True))
+
+    def predict_proba(self, X: Any) -> Floats:  # noqa: N803
+        """Return the probability of each class."""
+        return np.asarray(np.exp(self.predict_log_proba(X)))
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """Predict the most likely class of each row."""
+        best = self.predict_log_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])

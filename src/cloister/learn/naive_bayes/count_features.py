@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from cloister.data.schema import Column
 from cloister.data.statistics import GroupKey
 from cloister.data.summaries import axis
-from cloister.learn.base.bounds_search import find_box
 from cloister.learn.base.cells import Categories, numbers_in
+from cloister.learn.base.frame import find_box
 from cloister.learn.base.inputs import read_box
 from cloister.privacy.errors import BadBounds, BadSchema
 from cloister.privacy.filter import PrivacyFilter

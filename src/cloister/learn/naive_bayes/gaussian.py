@@ -10,10 +10,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.data.private_data import PrivateData
-from cloister.learn.base.bounds_search import find_box, noise_for, wants_bounds
+from cloister.learn.base.frame import find_box
 from cloister.learn.base.inputs import (
     Box,
+    check_method,
     codes,
     complete,
     is_dataset,
@@ -23,16 +23,13 @@ from cloister.learn.base.inputs import (
     read_classes,
     read_labels,
     read_table,
+    wants_bounds,
 )
+from cloister.learn.base.integer_rows import weighted
 from cloister.learn.base.private_data import check_filled, classes_of, ends_of, is_number, read_relation
-from cloister.learn.base.rowwise import weighted
-from cloister.learn.naive_bayes.calibration import BINS, SHARE, CalibrationCurve, calibrate
+from cloister.learn.naive_bayes.calibration import BINS, SHARE, BayesClassifier, CalibrationCurve, calibrate
 from cloister.learn.naive_bayes.class_sums import EDGE, ONE, ClassSums, EngineClassSums, Weights, whole_weights
-from cloister.learn.naive_bayes.classes import BayesClassifier
-from cloister.learn.textbook.input_perturbation import on_paper
-from cloister.learn.textbook.method import TextbookFit, learned_once
-from cloister.learn.textbook.naive_bayes import TEXTBOOK, normal_laws
-from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.budget_split import BudgetShare, noise_for
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger
@@ -119,8 +116,7 @@ class GaussianNB(BayesClassifier):
             class, as in scikit-learn, or "auto" (the default): for two classes and where the noise allows, both are
             tried, each with half of the calibration budget, and the more likely one is kept; otherwise "shared".
         var_smoothing: the least variance, as a share of the squared width of the bounds.
-        method: "sums" (the default), or "output", "input": the textbook's (learn/textbook/naive_bayes.py), which need a
-            `random_state` and cannot be charged to a ledger.
+        method: "sums", the only one.
         calibrate: for two classes, use a tenth of the spend to calibrate the probabilities
             (learn/naive_bayes/calibration.py).
         fill: replaces a missing number; without it the row is left out.
@@ -186,11 +182,8 @@ class GaussianNB(BayesClassifier):
         """
         if self.variance not in ("auto", "shared", "own"):
             raise BadInput("variance is 'auto', 'shared' or 'own'.")
-        if self.method != "sums" and self.method not in TEXTBOOK:
-            raise BadInput(f"method is one of {', '.join(('sums', *TEXTBOOK))}.")
+        check_method(self, "sums")
         if is_dataset(X):
-            if self.method in TEXTBOOK:
-                raise BadInput("the textbook's methods need rows as arrays.")
             return self._fit_dataset(X, target, features, table)
         inputs, listed = read_table(X, self.fill), read_classes(self.classes)
         labels, d = read_labels(y, listed, inputs.length), inputs.width
@@ -199,10 +192,6 @@ class GaussianNB(BayesClassifier):
         def look() -> tuple[Floats, NDArray[np.int64]]:
             return complete(inputs.numbers(), codes(labels, list(listed)))  # type: ignore[return-value]
 
-        if self.method in TEXTBOOK:
-            self._keep(learned_once(self, lambda lesson: self._lesson(lesson, *look())), listed)
-            keep_features(self, d, inputs.names)
-            return self
         given = None if wants_bounds(self.bounds) else read_box(self.bounds, d)
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> _Model:
@@ -267,12 +256,6 @@ class GaussianNB(BayesClassifier):
             return (self.variance,)
         clear = float(counts.sum()) > _CLEAR * (2 * BINS) ** 0.5 * histogram.standard_error / whole
         return ("shared", "own") if curved and clear and noise < _SQUARE * float(counts.min()) else ("shared",)
-
-    def _lesson(self, lesson: TextbookFit, rows: Floats, code: NDArray[np.int64]) -> tuple[_Model, Loss]:
-        box = read_box(self.bounds, rows.shape[1])
-        classes = len(read_classes(self.classes))
-        found = normal_laws(self.method, box.to_unit(rows) - 0.5, code, classes, float(self.var_smoothing), lesson)
-        return _Model(*found, CalibrationCurve(), box), on_paper(lesson) if self.method == "input" else lesson.loss
 
     def _estimate(self, first: Floats, second: Floats, noise: tuple[float, float], box: Box, kind: str) -> _Model:
         """Estimate means and variances from noisy sums; a class hidden by noise is shrunk towards all rows."""

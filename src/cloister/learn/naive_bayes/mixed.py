@@ -9,25 +9,21 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.data.private_data import PrivateData
-from cloister.learn.base.bounds_search import noise_for, wants_bounds
 from cloister.learn.base.inputs import (
+    check_method,
     is_dataset,
     keep_features,
     read_answers,
     read_classes,
     read_labels,
     read_table,
+    wants_bounds,
 )
 from cloister.learn.base.private_data import classes_of, read_relation
-from cloister.learn.naive_bayes.calibration import SHARE, CalibrationCurve, calibrate
+from cloister.learn.naive_bayes.calibration import SHARE, BayesClassifier, CalibrationCurve, calibrate
 from cloister.learn.naive_bayes.class_counts import SCORE_BITS, ClassCounts, EngineClassCounts
-from cloister.learn.naive_bayes.classes import BayesClassifier
 from cloister.learn.naive_bayes.count_features import CountFeature, features_of_schema, find_features, read_features
-from cloister.learn.textbook.input_perturbation import on_paper
-from cloister.learn.textbook.method import TextbookFit, learned_once
-from cloister.learn.textbook.naive_bayes import TEXTBOOK, count_values
-from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.budget_split import BudgetShare, noise_for
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger
@@ -61,8 +57,7 @@ class MixedNB(BayesClassifier):
         classes: the public list of labels; rows with other labels are left out.
         bins: number of equal bins of a number.
         alpha: added to each count, beside half the noise's deviation.
-        method: "counts" (the default), or "output", "input": the textbook's (learn/textbook/naive_bayes.py), which need
-            a `random_state` and cannot be charged to a ledger.
+        method: "counts", the only one.
         calibrate: for two classes, use a tenth of the spend to calibrate the probabilities
             (learn/naive_bayes/calibration.py).
         ledger, account, random_state: see `PrivateEstimator`.
@@ -128,24 +123,15 @@ class MixedNB(BayesClassifier):
 
         Privacy: the spend, charged before a row is read.
         """
-        if isinstance(self.bins, bool) or not isinstance(self.bins, int) or not 2 <= self.bins <= 4096:
-            raise BadInput("bins is a whole number from 2 to 4096.")
-        if self.method != "counts" and self.method not in TEXTBOOK:
-            raise BadInput(f"method is one of {', '.join(('counts', *TEXTBOOK))}.")
+        self._check_bins()
+        check_method(self, "counts")
         if is_dataset(X):
-            if self.method in TEXTBOOK:
-                raise BadInput("the textbook's methods need rows as arrays.")
             return self._fit_dataset(X, target, features, table)
         inputs, listed = read_table(X, numbers=False), read_classes(self.classes)
         columns, names = inputs.columns, inputs.names or range(inputs.width)
-        find = wants_bounds(self._bounds()) and self.method not in TEXTBOOK
+        find = wants_bounds(self._bounds())
         given = read_features(list(names), self.categories, (-1, 1) if find else self._bounds(), self.bins)
         labels = read_labels(y, listed, inputs.length)
-        if self.method in TEXTBOOK:
-            rows = ClassCounts(columns, labels, listed, given)
-            self._keep(learned_once(self, lambda lesson: self._lesson(lesson, rows)), listed, given)
-            keep_features(self, inputs.width, inputs.names)
-            return self
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[_Model, tuple[CountFeature, ...]]:
             parts = given
@@ -162,9 +148,11 @@ class MixedNB(BayesClassifier):
     def _bounds(self) -> Any:
         return self.bounds
 
-    def _fit_dataset(
-        self, data: PrivateData, target: str | None, features: Sequence[str] | None, table: str | None
-    ) -> Self:
+    def _check_bins(self) -> None:
+        if isinstance(self.bins, bool) or not isinstance(self.bins, int) or not 2 <= self.bins <= 4096:
+            raise BadInput("bins is a whole number from 2 to 4096.")
+
+    def _fit_dataset(self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None) -> Self:
         if target is None or not features or target in features:
             raise BadInput("say what to predict from what: fit(ds, target='readmitted', features=['age', 'ward']).")
         relation = read_relation(data, table, [*features, target])
@@ -202,14 +190,6 @@ class MixedNB(BayesClassifier):
         odds = [_whole(np.stack([one[1] - less[0], less[1] - one[0]])) for one, less in zip(logs, others, strict=True)]
         curve = calibrate(meter, lambda: rows.histogram(constants, odds), rows.most, rows.whole, budget.part(SHARE))
         return _Model(counts, logs, curve)
-
-    def _lesson(self, lesson: TextbookFit, rows: ClassCounts) -> tuple[_Model, Loss]:
-        label, each = rows.codes()
-        sizes = [part.size for part in rows.features]
-        counts, tables = count_values(self.method, label, each, sizes, len(rows.classes), lesson)
-        raised = [np.maximum(one, 0.0) + max(float(self.alpha), 1e-9) for one in tables]
-        logs = tuple(np.log(one / one.sum(axis=1, keepdims=True)) for one in raised)
-        return _Model(counts, logs, CalibrationCurve()), on_paper(lesson) if self.method == "input" else lesson.loss
 
     def __sklearn_tags__(self) -> Any:
         """Declare that cells may be text, numbers, or missing."""

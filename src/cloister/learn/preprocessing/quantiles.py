@@ -9,20 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 
-from cloister.learn.base.bounds_search import find_box, noise_for, wants_bounds
 from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.base.frame import find_box
 from cloister.learn.base.inputs import (
     Box,
     complete_rows,
-    is_dataset,
-    keep_features,
     read_answers,
-    read_box,
-    read_table,
+    wants_bounds,
 )
 from cloister.learn.base.integer_rows import on_grid
-from cloister.learn.base.row_source import fetch_numbers
-from cloister.privacy.budget_split import BudgetShare
+from cloister.learn.base.row_source import keep_input, read_input
+from cloister.privacy.budget_split import BudgetShare, noise_for
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger
@@ -94,22 +91,17 @@ class QuantileTransformer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
         """
         if self.output_distribution not in ("uniform", "normal"):
             raise BadInput("output_distribution is 'uniform' or 'normal'.")
-        if is_dataset(X):
-            source = fetch_numbers(X, features, table, self.fill, find=wants_bounds(self.bounds))
-            bounds = self.bounds if wants_bounds(self.bounds) else (source.box.low, source.box.high)
-            box, self.ranks_ = self._train_rows(self._steps(source.numbers, len(source.names), bounds), source)
-            keep_features(self, len(source.names), source.names, dataset=True)
-        else:
-            inputs = read_table(X, self.fill)
-            box, self.ranks_ = self._train(self._steps(inputs.numbers, inputs.width, self.bounds))
-            keep_features(self, inputs.width, inputs.names)
+        find = wants_bounds(self.bounds)
+        source = read_input(X, features=features, table=table, fill=self.fill, find=find, numbers=True)
+        given = None if find else source.box(self.bounds)
+        box, self.ranks_ = self._train_rows(self._steps(source.numbers, source.width, given), source)
+        keep_input(self, source)
         self.grid_ = np.linspace(box.low, box.high, _LEAVES + 1).T
         return self
 
     def _steps(
-        self, look: Callable[[], Floats], features: int, bounds: Any
+        self, look: Callable[[], Floats], features: int, given: Box | None
     ) -> Callable[[PrivacyFilter, BudgetShare], tuple[Box, Floats]]:
-        given = None if wants_bounds(bounds) else read_box(bounds, features)
         look = complete_rows(look)
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[Box, Floats]:

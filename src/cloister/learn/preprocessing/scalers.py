@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 
-from cloister.learn.base.bounds_search import find_box, noise_for, wants_bounds
-from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.base.estimator import PrivateEstimator, Quiet
+from cloister.learn.base.frame import find_box
 from cloister.learn.base.inputs import (
     Box,
     check_asked,
@@ -22,15 +22,14 @@ from cloister.learn.base.inputs import (
     is_dataset,
     keep_features,
     read_answers,
-    read_box,
     read_table,
+    wants_bounds,
 )
 from cloister.learn.base.integer_rows import on_grid
 from cloister.learn.base.private_data import read_relation, values_of
-from cloister.learn.base.quiet import Quiet
-from cloister.learn.base.row_source import fetch_numbers
+from cloister.learn.base.row_source import keep_input, read_input
 from cloister.learn.naive_bayes.count_features import read_features
-from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.budget_split import BudgetShare, noise_for
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger
@@ -80,14 +79,9 @@ class MinMaxScaler(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
             raise BadBounds("feature_range is (low, high).") from None
         if not low < high:
             raise BadBounds("feature_range is (low, high).")
-        if is_dataset(X):
-            source = fetch_numbers(X, features, table, 0.0, find=False)
-            box = source.box
-            keep_features(self, len(source.names), source.names, dataset=True)
-        else:
-            given = read_table(X)
-            box = read_box(self.bounds, given.width)
-            keep_features(self, given.width, given.names)
+        source = read_input(X, features=features, table=table, fill=0.0, numbers=True)
+        box = source.box(self.bounds)
+        keep_input(self, source)
         self.data_min_, self.data_max_ = box.low, box.high
         self.scale_ = (high - low) / (box.high - box.low)
         self.min_ = low - box.low * self.scale_
@@ -154,18 +148,11 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
         Privacy: the spend, if there is one, charged before a row is read.
         """
         find = wants_bounds(self.bounds) and self.spend is not None
-        if is_dataset(X):
-            source = fetch_numbers(X, features, table, self.fill, find=find)
-            given = None if find else source.box
-            steps = self._steps(source.numbers, len(source.names), given)
-            paid = self._free(given) if self.spend is None else self._train_rows(steps, source)
-            keep_features(self, len(source.names), source.names, dataset=True)
-        else:
-            rows = read_table(X, self.fill)
-            given = None if find else read_box(self.bounds, rows.width)
-            steps = self._steps(rows.numbers, rows.width, given)
-            paid = self._free(given) if self.spend is None else self._train(steps)
-            keep_features(self, rows.width, rows.names)
+        source = read_input(X, features=features, table=table, fill=self.fill, find=find, numbers=True)
+        given = None if find else source.box(self.bounds)
+        steps = self._steps(source.numbers, source.width, given)
+        paid = self._free(given) if self.spend is None else self._train_rows(steps, source)
+        keep_input(self, source)
         self.mean_, self.var_ = paid
         self.scale_ = np.sqrt(self.var_)
         return self

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
 
+from cloister.learn.base.estimator import Quiet, quiet
 from cloister.learn.base.inputs import keep_features, read_answers, read_table
-from cloister.learn.base.quiet import Quiet, quiet
 from cloister.privacy.errors import BadInput
 
 __all__ = ["STATELESS", "EachRow", "Passthrough"]

@@ -11,7 +11,6 @@ from sklearn.base import ClassifierMixin
 
 from cloister.learn.base.binned_estimator import BinnedEstimator, BinnedRows
 from cloister.learn.base.frame import Floats
-from cloister.learn.base.inputs import is_dataset
 from cloister.learn.linear_model.loss_gradients import Logistic, Softmax, sigmoid
 from cloister.learn.trees.additive import Additive, Task, boost
 from cloister.learn.trees.shapes import Shape, chart, read_shapes
@@ -119,10 +118,7 @@ class GradientBoostingClassifier(ClassifierMixin, Boosting):  # type: ignore[mis
 
         Privacy: the spend, charged before a row is read.
         """
-        if is_dataset(X):
-            data: BinnedRows = self._table_cells(X, target, features, table, self.classes)
-        else:
-            data = self._rows(X, y, self.classes)
+        data = self._rows(X, y, self.classes, target=target, features=features, table=table)
         assert data.classes is not None
         task = _classes_task(len(data.classes))
         model = self._grow_on(data, lambda meter, budget: boost(meter, budget, data, task, self.rounds, Fraction(1)))

@@ -9,11 +9,10 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
-from cloister.learn.base.binned_estimator import BinnedRows
+from cloister.learn.base.binned_estimator import BinnedRows, FetchedCells
 from cloister.learn.base.frame import Floats
-from cloister.learn.base.inputs import is_dataset, read_box
+from cloister.learn.base.inputs import read_box
 from cloister.learn.base.integer_rows import Integers, noisy_counts, on_grid
-from cloister.learn.base.private_data import ends_of
 from cloister.learn.trees.additive import Additive, Task, boost
 from cloister.learn.trees.boosting import Boosting
 from cloister.learn.trees.shapes import chart
@@ -113,14 +112,8 @@ class GradientBoostingRegressor(RegressorMixin, Boosting):  # type: ignore[misc]
 
         Privacy: the spend, charged before a row is read.
         """
-        data: BinnedRows
-        if is_dataset(X):
-            cells = self._table_cells(X, target, features, table, None, numeric=True)
-            assert target is not None
-            assert cells.source is not None
-            goal, data = _Target(*ends_of(cells.source.relation.columns[target])), cells
-        else:
-            goal, data = self._given_rows(X, y)
+        data = self._rows(X, y, None, target=target, features=features, table=table, numeric=True)
+        goal = self._goal(data)
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> Additive:
             mean, deviation = _survey(meter, budget.part(_SURVEY), data, goal)
@@ -140,12 +133,14 @@ class GradientBoostingRegressor(RegressorMixin, Boosting):  # type: ignore[misc]
         self._target = goal
         return self
 
-    def _given_rows(self, rows: Any, numbers: Any) -> tuple[_Target, BinnedRows]:
-        """Check arrays or frames by their public facts."""
+    def _goal(self, data: BinnedRows) -> _Target:
+        """Return the bounds of the target: those of a schema, or those given."""
+        if isinstance(data, FetchedCells):
+            return _Target(*data.target_ends)
         if self.target_bounds is None:
             raise BadBounds("target_bounds are public and must be given: target_bounds=(0, 100).")
         box = read_box(self.target_bounds, 1)
-        return _Target(float(box.low[0]), float(box.high[0])), self._rows(rows, numbers, None, numeric=True)
+        return _Target(float(box.low[0]), float(box.high[0]))
 
     def predict(self, rows: Any) -> Floats:
         """Predict the target of each row, within its bounds."""

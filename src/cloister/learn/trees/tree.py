@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
 from cloister.learn.base.binned_estimator import BinnedEstimator, BinnedRows
-from cloister.learn.base.inputs import is_dataset
 from cloister.learn.trees.tree_growth import Tree, grow
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
@@ -29,9 +28,7 @@ class TreeClassifier(ClassifierMixin, BinnedEstimator):  # type: ignore[misc]
     def _prepare(
         self, rows: Any, labels: Any, target: str | None, features: Sequence[str] | None, table: str | None
     ) -> BinnedRows:
-        if is_dataset(rows):
-            return self._table_cells(rows, target, features, table, self.classes)
-        return self._rows(rows, labels, self.classes)
+        return self._rows(rows, labels, self.classes, target=target, features=features, table=table)
 
     @abstractmethod
     def _trees(self) -> Sequence[Tree]:

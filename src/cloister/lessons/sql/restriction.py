@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from cloister.attack.tracker import TrackerCondition
+from cloister.lessons.controls.cells import RowSpace, secret_prime
 from cloister.lessons.sql.lesson import SmallTable
-from cloister.query.controls.cells import RowSpace, secret_prime
 
 __all__ = ["MaxAudit", "OverlapControl", "SizeControl", "SumAudit"]
 

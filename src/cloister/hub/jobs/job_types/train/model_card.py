@@ -8,7 +8,7 @@ import numpy as np
 
 from cloister.hub.jobs.job_types.train.form import TrainingRequest
 from cloister.learn.audited import audited
-from cloister.learn.model_selection.intervals import SURE
+from cloister.learn.model_selection.evaluation import SURE
 
 __all__ = ["card"]
 

@@ -10,10 +10,10 @@ from cloister.data.private_data import PrivateData
 from cloister.dataset import Dataset
 from cloister.hub.jobs.job_types.job_type import Progress
 from cloister.hub.jobs.job_types.train.form import HELD_BACK, TrainingRequest
-from cloister.learn.base.nested_budget import BudgetPart, DryRun, paying
-from cloister.learn.model_selection.evaluation import Trial, evaluate, expected_error
+from cloister.learn.base.payer import BudgetPart, DryRun
+from cloister.learn.model_selection.candidates import fit_within
+from cloister.learn.model_selection.evaluation import SURE, Evaluation, Trial, evaluate, expected_error
 from cloister.learn.model_selection.holdout import nobody, sides
-from cloister.learn.model_selection.intervals import SURE, Evaluation
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import PrivacyFilter, release_steps
@@ -62,8 +62,7 @@ def rehearse(data: Dataset, asked: TrainingRequest) -> list[Any]:
     Privacy: no row is read: the engine has none, and no access to any.
     """
     meter, empty = _Noted(), nobody(data)
-    with paying(meter):
-        model = asked.offer.make(asked.training, asked.parts).fit(empty, **asked.fit)
+    model = fit_within(meter, asked.offer.make(asked.training, asked.parts), empty, **asked.fit)
     if asked.share:
         if _trial(empty, asked).relation.max_rows is None:
             raise BadInput(
@@ -95,8 +94,7 @@ def carry_out(
     def all_steps(meter: PrivacyFilter) -> tuple[Any, Evaluation | None]:
         watched = _Watched.of(meter, asked.budget.loss)
         watched.told = told  # type: ignore[attr-defined]
-        with paying(watched):
-            model = asked.offer.make(asked.training, asked.parts).fit(learned, **asked.fit)
+        model = fit_within(watched, asked.offer.make(asked.training, asked.parts), learned, **asked.fit)
         if held is None:
             return model, None
         return model, evaluate(watched, asked.evaluation, model, _trial(held, asked))

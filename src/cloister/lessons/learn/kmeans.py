@@ -1,4 +1,4 @@
-"""Corrected textbook k-means, for teaching: DPLloyd (Blum, Dwork, McSherry & Nissim 2005; Su et al. 2016).
+"""K-means by DPLloyd, for teaching; not private (Blum, Dwork, McSherry & Nissim 2005; Su et al. 2016).
 
 In a fixed number of rounds, each releases a noisy number of rows and their noisy sum for every cluster. Corrections:
 number and sum are released about the same row, so their sensitivities add, r_1 + … + r_d + 1 in L1 for features within
@@ -7,17 +7,54 @@ best of many starts would be chosen by them. Clusters of training rows are not r
 """
 
 import math
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from cloister.learn.base.frame import Floats
+from cloister.learn.base.inputs import Box, complete, keep_features, read_table
 from cloister.learn.base.integer_rows import Integers
-from cloister.learn.cluster.enclosing_ball import Ground
-from cloister.learn.textbook.method import TextbookFit
+from cloister.learn.cluster.enclosing_ball import Ground, read_ground
+from cloister.learn.cluster.kmeans import KMeans as PrivateKMeans
+from cloister.lessons.learn.method import TextbookFit, TextbookModel
+from cloister.privacy.loss import Loss
 
-__all__ = ["lloyd"]
+__all__ = ["KMeans", "lloyd"]
 
 ROUNDS = 5
+
+
+class KMeans(TextbookModel, PrivateKMeans):
+    """K-means clustering by DPLloyd.
+
+    Args:
+        method: "lloyd"; needs a `random_state`, and neither ledger nor account.
+        spend, n_clusters, bounds, data_norm, max_iter, fill, random_state: see `cloister.learn.KMeans`.
+
+    `center_errors_` and `size_error_` are None.
+
+    Privacy: none; see `TextbookModel`.
+    """
+
+    methods: ClassVar = ("lloyd",)
+
+    def fit(self, X: Any, y: Any = None, **columns: Any) -> Self:  # noqa: N803
+        """Fit to rows as arrays or frames; `y` is not used.
+
+        Privacy: none; see `TextbookModel`.
+        """
+        self._check_rows(X)
+        given = read_table(X, self.fill)
+
+        def learn(lesson: TextbookFit) -> tuple[tuple[tuple[Floats, Floats, int], Box], Loss]:
+            ground = read_ground(self.bounds, self.data_norm, given.width)
+            (known,) = complete(given.numbers())
+            return (lloyd(known, ground, self.n_clusters, self.max_iter, lesson), ground.ends), lesson.loss
+
+        (self.cluster_centers_, self.cluster_sizes_, self.n_iter_), self._box = self._teach(learn)
+        self.center_errors_, self.size_error_ = None, None
+        keep_features(self, given.width, given.names)
+        return self
 
 
 def lloyd(

@@ -6,14 +6,14 @@ from threading import Lock
 from typing import Any, Protocol
 
 from cloister.data.schema import Schema
+from cloister.lessons.controls.answers import MinimumSize, RangeAnswers, Rounded, SmallCells
+from cloister.lessons.controls.control import Control, History
+from cloister.lessons.controls.requests import Audit, OnlyAggregates, Overlap, RandomSample
 from cloister.privacy.errors import BadName, QueryRefused
 from cloister.privacy.loss import Loss
 from cloister.privacy.noise import Source
 from cloister.privacy.number import Number
 from cloister.query.answer import Answer
-from cloister.query.controls.answers import MinimumSize, RangeAnswers, Rounded, SmallCells
-from cloister.query.controls.control import Control, History
-from cloister.query.controls.requests import Audit, OnlyAggregates, Overlap, RandomSample
 from cloister.query.plan import Plan
 
 __all__ = ["Controls", "Guarded"]

@@ -9,11 +9,11 @@ import sqlglot
 from sqlglot import exp
 
 from cloister.data.schema import UNIT
+from cloister.lessons.controls.cells import Cells, RowSpace, secret_prime
+from cloister.lessons.controls.control import Control, History
 from cloister.privacy.errors import BadProbability
 from cloister.privacy.number import Number, rational
 from cloister.query.answer import Answer
-from cloister.query.controls.cells import Cells, RowSpace, secret_prime
-from cloister.query.controls.control import Control, History
 from cloister.query.question import Question
 
 __all__ = ["Audit", "OnlyAggregates", "Overlap", "RandomSample"]

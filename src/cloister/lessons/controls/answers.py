@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from cloister.lessons.controls.control import Control, History
 from cloister.privacy.errors import BadBounds, BadNumber
 from cloister.privacy.number import Number, rational
 from cloister.query.answer import Answer
-from cloister.query.controls.control import Control, History
 from cloister.query.question import Question
 
 __all__ = ["MinimumSize", "RangeAnswers", "Rounded", "SmallCells"]

@@ -9,10 +9,10 @@ misreading: tables of tiny counts, digits that are all noise. The textbook versi
 `cloister.lessons.sql`, each with the attack that defeats it.
 """
 
-from cloister.query.controls.answers import MinimumSize, RangeAnswers, Rounded, SmallCells
-from cloister.query.controls.control import Control, History
-from cloister.query.controls.guarded import Controls, Guarded
-from cloister.query.controls.requests import Audit, OnlyAggregates, Overlap, RandomSample
+from cloister.lessons.controls.answers import MinimumSize, RangeAnswers, Rounded, SmallCells
+from cloister.lessons.controls.control import Control, History
+from cloister.lessons.controls.guarded import Controls, Guarded
+from cloister.lessons.controls.requests import Audit, OnlyAggregates, Overlap, RandomSample
 
 __all__ = [
     "Controls",

@@ -20,7 +20,7 @@ import numpy as np
 
 from cloister.learn.base.frame import Floats, Frame
 from cloister.learn.linear_model.loss_gradients import sigmoid
-from cloister.learn.textbook.method import TextbookFit
+from cloister.lessons.learn.method import TextbookFit
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import Vector
 

@@ -1,1 +1,0 @@
-"""Corrected textbook methods, for teaching only; not for deployment."""
