@@ -3,6 +3,7 @@
 Read in the order of the work:
 
     schema      public facts: columns, types, bounds, categories, unit of privacy
+    strict_yaml  YAML with the line of every value; the only parser of YAML
     schema_file  schema.yaml to a Schema and back
     draft       a draft schema.yaml, from names and types, or for the owner from values
     engines     DuckDB, PostgreSQL and Spark, behind one Protocol

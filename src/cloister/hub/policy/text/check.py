@@ -23,8 +23,8 @@ from cloister.hub.policy import views
 from cloister.hub.policy.conditions import Environment, Grant, Subject
 from cloister.hub.policy.decide import Verdict, decide
 from cloister.hub.policy.policy import Policy
-from cloister.hub.policy.text.reader import read, read_loss
-from cloister.hub.policy.text.yaml_page import YamlNode, parse, refuse
+from cloister.hub.policy.text.reader import read, read_loss, refuse
+from cloister.hub.policy.text.yaml_page import YamlNode, parse
 from cloister.privacy.errors import Refused
 from cloister.privacy.loss import Loss
 

@@ -1,7 +1,7 @@
 """Reader of a policy's text. Strict: every problem is reported, with its line and a way out."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -11,16 +11,17 @@ from cloister.hub.policy import cost, views
 from cloister.hub.policy.policy import OPERATIONS, SEE_SCHEMA, Approval, Budget, Period, Policy, allowed_join
 from cloister.hub.policy.text.roles import read_countries, read_emails, read_purposes, read_roles
 from cloister.hub.policy.text.writer import write
-from cloister.hub.policy.text.yaml_page import YamlNode, parse, refuse
-from cloister.privacy.errors import BadInput
+from cloister.hub.policy.text.yaml_page import YamlNode, parse
+from cloister.privacy.errors import BadInput, BadPolicy
 from cloister.privacy.loss import Loss, epsilon, rho
 
-__all__ = ["Reading", "look", "read", "read_loss", "write"]
+__all__ = ["Reading", "look", "read", "read_loss", "refuse", "write"]
 
 _NAME = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
 _POLICY = ("dataset", "purposes", "budget", "reviewers", "retention", "residency", "joins", "roles")
 _BUDGET = ("lifetime", "per_user", "per_request", "period", "approvals")
 _DAYS = 36_500
+_MOST_LISTED = 100
 _NOTHING = "nothing"
 _NO_LOSS = epsilon(1)  # placeholder for a loss that could not be read: that problem is already recorded
 
@@ -56,6 +57,15 @@ def look(text: str, schema: Schema | None = None, operations: Iterable[str] = OP
     """
     policy = read(text, schema)
     return Reading(policy, tuple(_notes(policy, tuple(dict.fromkeys((*OPERATIONS, *operations))), schema)))
+
+
+def refuse(problems: Sequence[str], what: str = "policy") -> None:
+    """Raise with every problem, if there is any."""
+    if problems:
+        listed = "".join(f"\n  {number}. {problem}." for number, problem in enumerate(problems[:_MOST_LISTED], 1))
+        listed += f"\n  … and {len(problems) - _MOST_LISTED} more." if len(problems) > _MOST_LISTED else ""
+        count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise BadPolicy(f"the {what} has {count}:{listed}")
 
 
 @lru_cache(maxsize=256)  # every request reads the policy, and the text rarely changes
