@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -24,8 +23,8 @@ from cloister.hub.approvals.visibility import concerns, find_dataset, find_job, 
 from cloister.hub.core.database import now
 from cloister.hub.core.models import AuditEntry, Dataset, Job, Person
 from cloister.hub.jobs import limits
-from cloister.hub.jobs.authorise import JobRequest, authorise, basis_of, require_open
-from cloister.hub.jobs.dataset_pool import DatasetPool, OpenDataset, PersonReleases, dataset_for_person
+from cloister.hub.jobs.authorise import BASIS, JobRequest, authorise, basis_of, require_open
+from cloister.hub.jobs.dataset_pool import OpenDataset, PersonReleases, dataset_for_person, twins
 from cloister.hub.jobs.job_ledger import ClosedBook
 from cloister.hub.jobs.job_types import JobType, Planned, kind_of
 from cloister.hub.jobs.trust_model import trust_model_of
@@ -54,12 +53,10 @@ __all__ = [
     "submit",
 ]
 
-_TWINS: "WeakKeyDictionary[Hub, DatasetPool]" = WeakKeyDictionary()
 DENIED, PLANNED = "work.denied", "work.planned"  # decisions in the audit log
 _MOST_QUEUED = 1000  # of one user's jobs: the queue is no storage
 _MOST_WAITING = 20  # of one user's jobs on one dataset that wait for a decision
 _SEALED = "sealed"  # in an entry of the audit log: what its user may read
-BASIS = "planned on"  # in a job's plan
 _MOST_PLAN = 200_000  # characters of a plan that are kept with its job
 
 
@@ -168,7 +165,7 @@ def _enter(
     passed: Passed,
 ) -> Job:
     """Store a job, and request approvals if the policy requires them."""
-    from cloister.hub.approvals.release import ask_release
+    from cloister.hub.approvals.requests import ask_release
 
     planned, verdict = passed.planned, passed.verdict
     job = Job(
@@ -376,15 +373,6 @@ def sentence_of(error: CloisterError) -> str:
     return str(error).removeprefix(f"{error.code}: ")
 
 
-def twins(hub: "Hub") -> DatasetPool:
-    """Return the tables without rows on which this process plans."""
-    from cloister.hub.datasets.datasets import open_twin
-
-    if hub not in _TWINS:
-        _TWINS.setdefault(hub, DatasetPool(hub, lambda _, version, __: open_twin(version), most=200))
-    return _TWINS[hub]
-
-
 # Looking
 
 
@@ -454,7 +442,7 @@ def cancel(hub: "Hub", person: Person, job_id: int) -> Job:
         NotHere: it is not this user's.
         NotNow: it has ended, or was charged: then the charge stands, and its result will come.
     """
-    from cloister.hub.approvals.release import close_for
+    from cloister.hub.approvals.requests import close_for
 
     with hub.database.writing() as session:
         if find_job(session, person, job_id).person_id != person.id:

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.data.schema_file import to_yaml
-from cloister.hub.approvals.access import ask_access
 from cloister.hub.approvals.decision import comment, decide
+from cloister.hub.approvals.requests import ask_access
 from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Dataset, Job, Organisation, Person, Request, SavedQuery

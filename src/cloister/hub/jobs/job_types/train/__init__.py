@@ -1,7 +1,6 @@
 """Training of a model: from an estimator, a target, features and a budget to a model card and a signed file.
 
-    estimators.py   the estimators, and what each needs
-    form.py         a form read against what is public of the user's tables
+    form.py         the estimators, and a form read against what is public of the user's tables
     training.py     the rehearsal on empty tables, and the fit: one charge, evaluation included
     model_card.py   a fitted model as numbers for its page
 
@@ -18,8 +17,7 @@ from cloister.client import wire
 from cloister.data.schema import Schema
 from cloister.dataset import Dataset
 from cloister.hub.jobs.job_types.job_type import Done, Field, Planned, Progress, share_text, text_of
-from cloister.hub.jobs.job_types.train.estimators import OFFERS
-from cloister.hub.jobs.job_types.train.form import TrainingRequest, read
+from cloister.hub.jobs.job_types.train.form import OFFERS, TrainingRequest, read
 from cloister.privacy.errors import BadForm, BadSchema
 from cloister.privacy.number import rational
 

@@ -1,13 +1,13 @@
-"""Form for a model, read against what is public of the tables that the user may see."""
+"""Form for a model: the estimators that a hub offers, and a request read against public facts of visible tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 from cloister.client import wire
 from cloister.dataset import Dataset
-from cloister.hub.jobs.job_types.train.estimators import OFFERS, Offer
 from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadSchema
 from cloister.privacy.loss import Loss
@@ -15,8 +15,55 @@ from cloister.privacy.number import rational
 from cloister.privacy.unit import Unit
 from cloister.query.expression import Expression
 
-__all__ = ["HELD_BACK", "TrainingRequest", "read"]
+__all__ = ["HELD_BACK", "OFFERS", "Offer", "TrainingRequest", "read"]
 
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An estimator that a hub offers, and what it needs. scikit-learn is not loaded for it.
+
+    Attributes:
+        name: its class in `cloister.learn`.
+        about: a short description.
+        predicts: the type of prediction, a class, a number, or nothing.
+        takes: columns that can be features: all, numbers, or those with a list of values.
+        missing: True if it accepts missing numbers.
+        by_row: True if the method protects one row, so that a unit with more rows pays for each (group privacy).
+        parts: the parameter for the number of clusters or components.
+    """
+
+    name: str
+    about: str
+    predicts: Literal["class", "number", ""]
+    takes: Literal["all", "numbers", "values"] = "all"
+    missing: bool = False
+    by_row: bool = False
+    parts: str = ""
+
+    def make(self, spend: Any, parts: str = "") -> Any:
+        """Return the estimator, not fitted."""
+        from cloister import learn
+
+        more = {self.parts: int(parts)} if self.parts and parts else {}
+        return getattr(learn, self.name)(spend, **more)
+
+
+_OFFERED = (
+    Offer("LogisticRegression", "linear, for classes", "class"),
+    Offer("MixedNB", "naive Bayes on counts, for classes", "class", missing=True),
+    Offer("GaussianNB", "naive Bayes on numbers, for classes", "class", "numbers"),
+    Offer("CategoricalNB", "naive Bayes on categories, for classes", "class", "values", missing=True),
+    Offer("LinearSVC", "linear, with a margin, for classes", "class", by_row=True),
+    Offer("DecisionTreeClassifier", "one tree, for classes", "class", by_row=True),
+    Offer("RandomForestClassifier", "many trees, for classes", "class", by_row=True),
+    Offer("GradientBoostingClassifier", "one shape for each feature, for classes", "class", by_row=True),
+    Offer("LinearRegression", "least squares, with standard errors", "number"),
+    Offer("Ridge", "least squares with a penalty", "number"),
+    Offer("GradientBoostingRegressor", "one shape for each feature, for numbers", "number", by_row=True),
+    Offer("PCA", "principal components", "", "numbers", parts="n_components"),
+    Offer("KMeans", "clusters", "", by_row=True, parts="n_clusters"),
+)
+OFFERS: Mapping[str, Offer] = MappingProxyType({one.name: one for one in _OFFERED})
 HELD_BACK = 5  # one unit in this many is held out if there is an evaluation
 _MOST_VALUES = 64
 
