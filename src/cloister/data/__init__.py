@@ -11,6 +11,7 @@ Read in the order of the work:
     views       canonical views: every table as its schema describes it, for any cell values
     tables      a source and its schema, opened together
     pinned_files  files held open, so that a changed name does not redirect a read
+    charts      Vega-Lite: style and files of every chart
     statistics  bounded integer sums by group, computed in the engine
     summaries   counts, histograms, marginals, sums and cross products by column names
     private_table  a table for models, under a policy's view: sums over it, or a bounded number of rows per unit
