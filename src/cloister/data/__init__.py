@@ -17,8 +17,9 @@ Read in the order of the work:
     private_table  a table for models, under a policy's view: sums over it, or a bounded number of rows per unit
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from cloister.lazy import door
 
 if TYPE_CHECKING:
     from cloister.data.engines.engine import Engine
@@ -27,21 +28,4 @@ if TYPE_CHECKING:
 
 __all__ = ["Schema", "Table", "Column", "ForeignKey", "Engine", "Tables", "open_tables"]
 
-_HOMES = {
-    "Schema": "schema",
-    "Table": "schema",
-    "Column": "schema",
-    "ForeignKey": "schema",
-    "Engine": "engines.engine",
-    "Tables": "tables",
-    "open_tables": "tables",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import a name from its module on first use, so that reading a schema does not load the SQL parser."""
-    if name not in _HOMES:
-        raise AttributeError(f"cloister.data has no {name!r}. It offers: {', '.join(__all__)}.")
-    value: object = getattr(import_module(f"cloister.data.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__, __dir__ = door(__name__)
