@@ -131,7 +131,7 @@ def _begin(
     with hub.database.writing() as session:
         limits.lock(session, dataset.id)
         _refuse_same(session, dataset, given.digest)
-        limits.check(session, dataset, person.id, policy, planned.loss, planned.own, hub.ledger)
+        limits.check(session, limits.Payer(dataset, person.id, policy, hub.ledger), planned.loss, planned.own)
         hub.ledger.balance(dataset.name).add(planned.loss)
         job = Job(
             kind=Synthesise.name,

@@ -20,6 +20,7 @@ from cloister.data.schema import Column, Schema
 from cloister.hub.core.models import Dataset, Job, SavedQuery
 from cloister.hub.datasets.dataset_view import visible_dataset
 from cloister.hub.jobs import limits
+from cloister.hub.jobs.gateway import JobOrder
 from cloister.hub.jobs.job_types import JobType, Planned, kind_of
 from cloister.hub.policy import cost
 from cloister.hub.policy.decide import Verdict, decide
@@ -95,11 +96,12 @@ async def work(
     purpose = sent.get("purpose", "")
     values = {field.name: sent.get(field.name, "") for field in chosen.fields}
     shown = {**values, "purpose": purpose}
+    order = JobOrder(name, kind, values, purpose, here.environment)
     try:
         if sent.get("action") == "run":
-            job = await submitted_by(request, here, name, kind, values, purpose)
+            job = await submitted_by(request, here, order)
             return go(request, f"/jobs/{job.id}")
-        planned = await planned_by(request, here, name, kind, values, purpose)
+        planned = await planned_by(request, here, order)
     except NotHere:
         raise
     except (BadInput, Refused, HubRefused) as refusal:
@@ -239,7 +241,7 @@ def _draw(
 
 def _left(session: Session, here: Visitor, dataset: Dataset, policy: Policy) -> Left:
     left = here.hub.ledger.balance(dataset.name).left
-    now = limits.room(session, dataset, here.who.id, policy, here.hub.ledger)
+    now = limits.room(session, limits.Payer(dataset, here.who.id, policy, here.hub.ledger))
     if policy.budget.per_user is None:
         return Left(left, None, now)
     cap = cost.cap(policy.budget.per_user)
