@@ -11,7 +11,7 @@ from cloister.hub.policy import cost, views
 from cloister.hub.policy.policy import OPERATIONS, SEE_SCHEMA, Approval, Budget, Period, Policy, allowed_join
 from cloister.hub.policy.text.roles import read_countries, read_emails, read_purposes, read_roles
 from cloister.hub.policy.text.writer import write
-from cloister.hub.policy.text.yaml_page import YamlNode, parse
+from cloister.hub.policy.text.yaml_page import YamlNode, parse, read_word
 from cloister.privacy.errors import BadInput, BadPolicy
 from cloister.privacy.loss import Loss, epsilon, rho
 
@@ -75,17 +75,17 @@ def _read(text: str) -> tuple[Policy, tuple[str, ...]]:
     dataset = words["dataset"].line() if "dataset" in words else ""
     if dataset and not _NAME.fullmatch(dataset):
         words["dataset"].say("a dataset's name has letters, digits or . _ - : /")
-    purposes = read_purposes(words["purposes"]) if "purposes" in words else ()
-    reviewers = read_emails(words["reviewers"]) if "reviewers" in words else ()
+    purposes = read_word(words, "purposes", read_purposes, ())
+    reviewers = read_word(words, "reviewers", read_emails, ())
     policy = Policy(
         dataset,
         purposes,
-        _budget(words["budget"], reviewers) if "budget" in words else Budget(_NO_LOSS),
-        read_roles(words["roles"], purposes) if "roles" in words else (),
+        read_word(words, "budget", lambda part: _budget(part, reviewers), Budget(_NO_LOSS)),
+        read_word(words, "roles", lambda part: read_roles(part, purposes), ()),
         reviewers,
-        _joins(words["joins"]) if "joins" in words else (),
-        read_countries(words["residency"]) if "residency" in words else (),
-        _days(words["retention"]) if "retention" in words else None,
+        read_word(words, "joins", _joins, ()),
+        read_word(words, "residency", read_countries, ()),
+        read_word(words, "retention", _days, None),
     )
     return policy, tuple(page.problems)
 
@@ -128,10 +128,9 @@ def read_loss(part: YamlNode, words: Mapping[str, YamlNode] | None = None) -> Lo
 
 def _budget(part: YamlNode, reviewers: tuple[str, ...]) -> Budget:
     words = part.words(_BUDGET, ("lifetime",))
-    lifetime = read_loss(words["lifetime"]) if "lifetime" in words else None
-    per_user = read_loss(words["per_user"]) if "per_user" in words else None
-    per_request = read_loss(words["per_request"]) if "per_request" in words else None
-    period = _period(words["period"]) if "period" in words else None
+    names = ("lifetime", "per_user", "per_request")
+    lifetime, per_user, per_request = (read_word(words, name, read_loss, None) for name in names)
+    period = read_word(words, "period", _period, None)
     measure = "rho" if lifetime is None else lifetime.measure
     approvals = _approvals(words["approvals"], Loss.nothing(measure)) if "approvals" in words else ()
     budget = Budget(lifetime or _NO_LOSS, per_user, per_request, period, approvals)

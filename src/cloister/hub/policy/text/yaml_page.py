@@ -4,11 +4,11 @@ All words are read as text: YAML would read the country NO as false, 1e-7 as a w
 tags and duplicate keys are refused; nothing is ignored silently.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -16,7 +16,10 @@ from cloister.data import strict_yaml
 from cloister.data.strict_yaml import YamlProblem, YamlValue
 from cloister.privacy.errors import BadPolicy
 
-__all__ = ["YamlNode", "parse", "to_yaml"]
+__all__ = ["YamlNode", "parse", "read_word", "to_yaml"]
+
+T = TypeVar("T")
+D = TypeVar("D")
 
 _LONGEST = 100_000
 _MOST_ENTRIES = 1_000
@@ -148,6 +151,11 @@ class YamlNode:
             if text:
                 self.say("write a day like 2026-01-31")
             return None
+
+
+def read_word(words: Mapping[str, YamlNode], name: str, read: Callable[[YamlNode], T], default: D) -> T | D:
+    """Return what is under a word, read; the default if the word is not there."""
+    return read(words[name]) if name in words else default
 
 
 def parse(text: str) -> YamlNode:
