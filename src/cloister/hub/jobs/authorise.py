@@ -171,7 +171,7 @@ class JobContext:
         if verdict.needs and verdict.needs > (agreed := _agreed(session, job)):
             raise NotNow(
                 f"the policy asks {verdict.needs} people to agree to this by now, and {agreed} have. "
-                "Nothing was spent. Hand it in again."
+                "Nothing was spent. Submit it again."
             )
         return request.policy
 

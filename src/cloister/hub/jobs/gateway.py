@@ -454,7 +454,7 @@ def forget(hub: "Hub", person: Person, job_id: int) -> None:
         if found.person_id != person.id or found.result is None:
             raise NotHere(f"there is no result of a job {job_id} of yours.")
         if found.parameters.get("handed in"):
-            raise NotNow("a table that was handed in stays for those who may take it.")
+            raise NotNow("an uploaded table stays for those who may download it.")
         gone: dict[str, Any] = {"result": None, "size": None, "stage": "you removed its result"}
         session.execute(sa.update(Job).where(Job.id == job_id).values(**gone))
         hub.audit.write(session, person.id, "result.removed", f"job/{job_id}", dataset=found.dataset.name)

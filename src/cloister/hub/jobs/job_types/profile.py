@@ -60,11 +60,11 @@ class Profile:
         Field("table", "Table", "table", "Every column of it is counted over its public values."),
         Field(
             "spend",
-            "Spend",
+            "Privacy budget",
             "loss",
             "Shared equally between the columns and the total.",
             "rho 0.02",
-            missing="'Spend' is missing. Write what the profile may cost, such as rho 0.02.",
+            missing="'Privacy budget' is missing. Write what the profile may cost, such as rho 0.02.",
         ),
         Field(
             "bins",

@@ -56,7 +56,7 @@ class Query:
         ),
         Field(
             "spend",
-            "Spend",
+            "Privacy budget",
             "loss",
             "What it may cost: rho 0.01, epsilon 0.5, epsilon 0.5 delta 1e-8.",
             "rho 0.01",

@@ -89,7 +89,7 @@ class JobFacts(BaseModel):
     created: float
     started: float | None
     finished: float | None
-    policy: int = Field(description="the version of the policy under which it was handed in")
+    policy: int = Field(description="the version of the policy under which it was submitted")
     loss: dict[str, str] | None = Field(description="what it cost the dataset")
     plan: dict[str, Any] | None = None
     parameters: dict[str, Any] | None = None

@@ -80,7 +80,7 @@ def draw(
     *,
     at: str,
     words: str = "",
-    above: tuple[str, str] = ("/jobs", "Work"),
+    above: tuple[str, str] = ("/jobs", "Queries and jobs"),
     asked: int | None = None,
     detail: str = "",
 ) -> Response:

@@ -146,7 +146,7 @@ def keep(
         kept = SavedQuery(person_id=here.who.id, dataset_id=dataset.id, name=title, sql=sql)
         session.add(kept)
         session.flush()
-    return go(request, f"/work/query/{name}?saved={kept.id}", said=f"Kept as “{title}”.")
+    return go(request, f"/work/query/{name}?saved={kept.id}", said=f"Saved as “{title}”.")
 
 
 @router.post("/work/query/{name}/saved/{number}/forget")

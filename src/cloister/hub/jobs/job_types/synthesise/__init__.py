@@ -61,11 +61,11 @@ class Synthesise:
         ),
         Field(
             "spend",
-            "Spend",
+            "Privacy budget",
             "loss",
             "All of it is charged: for the table, and for its score.",
             "rho 0.05",
-            missing="'Spend' is missing. Write what the table may cost, such as rho 0.05.",
+            missing="'Privacy budget' is missing. Write what the table may cost, such as rho 0.05.",
         ),
         Field(
             "rows",

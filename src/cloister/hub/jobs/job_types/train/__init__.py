@@ -60,11 +60,11 @@ class Train:
         ),
         Field(
             "spend",
-            "Spend",
+            "Privacy budget",
             "loss",
             "All of it is charged: for the model, and for its evaluation.",
             "rho 0.02",
-            missing="'Spend' is missing. Write what the model may cost, such as rho 0.02.",
+            missing="'Privacy budget' is missing. Write what the model may cost, such as rho 0.02.",
         ),
         Field(
             "evaluate",
