@@ -16,9 +16,9 @@ This is the one door. It offers few names, and the rooms behind it:
 Nothing is loaded before it is asked for, so `import cloister` costs a few milliseconds.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from cloister.lazy import door
 from cloister.version import __version__
 
 if TYPE_CHECKING:
@@ -46,8 +46,6 @@ if TYPE_CHECKING:
         total,
         var,
     )
-
-_BUILDER = ("count", "count_people", "total", "mean", "var", "std", "median", "quantile", "minimum", "maximum", "mode")
 
 __all__ = [
     "open",
@@ -93,40 +91,4 @@ __all__ = [
     "__version__",
 ]
 
-_ROOMS = {"privacy", "attack", "data", "query", "learn", "local", "synth", "client", "hub", "lessons", "vault"}
-_HOMES = {
-    "open": "dataset",
-    "Dataset": "dataset",
-    "Schema": "data.schema",
-    **dict.fromkeys(_BUILDER, "query.builder"),
-    "epsilon": "privacy.loss",
-    "rho": "privacy.loss",
-    "Loss": "privacy.loss",
-    "Relation": "privacy.loss",
-    "Unit": "privacy.loss",
-    "Ledger": "privacy.ledger",
-    "SigningKey": "privacy.signing",
-    "DiscreteLaplace": "privacy.mechanisms",
-    "Laplace": "privacy.mechanisms",
-    "DiscreteGaussian": "privacy.mechanisms",
-    "Gaussian": "privacy.mechanisms",
-    "measure": "privacy.measure",
-    "Release": "privacy.release",
-    "Receipt": "privacy.receipt",
-    "errors": "privacy",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Open a room, or fetch a name from its home, the first time it is asked for."""
-    if name in _ROOMS:
-        return import_module(f"cloister.{name}")
-    if name in _HOMES:
-        value: object = getattr(import_module(f"cloister.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"cloister has no {name!r}. It offers: {', '.join(__all__)}.")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = door(__name__)

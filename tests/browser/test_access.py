@@ -14,7 +14,7 @@ def test_a_researcher_asks_and_the_owner_lets_them_in(place, visit, width, pictu
     mine.get_by_role("button", name="Ask for this role").click()
     expect(mine.get_by_text("Sent. You will be told when somebody decides.")).to_be_visible()
     expect(mine.get_by_text("Nobody decides about their own request.")).to_be_visible()
-    expect(mine.get_by_role("button", name="Agree")).to_have_count(0)
+    expect(mine.get_by_role("button", name="Approve")).to_have_count(0)
     address = mine.url
 
     owners.goto("/")
@@ -27,7 +27,7 @@ def test_a_researcher_asks_and_the_owner_lets_them_in(place, visit, width, pictu
     picture(owners, f"request-{width}")
     owners.get_by_label("Reason").fill("A clear question.")
     owners.get_by_label("Days the access lasts").fill("30")
-    owners.get_by_role("button", name="Agree").click()
+    owners.get_by_role("button", name="Approve").click()
     expect(owners.get_by_text("Granted.")).to_be_visible()
 
     mine.reload()
@@ -55,13 +55,13 @@ def test_notices_tell_of_it_and_lead_there(place, visit, picture):
     expect(owners.get_by_text("Denied.")).to_be_visible()
 
     page.goto("/")
-    page.get_by_role("link", name="Notices 2 unread").click()
+    page.get_by_role("link", name="Notifications 2 unread").click()
     expect(page.get_by_role("main").get_by_text("new", exact=True)).to_have_count(2)
     picture(page, "notices")
     page.get_by_role("button", name="Have a look").first.click()
     expect(page.get_by_text("Not yet.")).to_be_visible()
     assert page.url.startswith(request)
-    page.get_by_role("link", name="Notices 1 unread").click()
+    page.get_by_role("link", name="Notifications 1 unread").click()
     page.get_by_role("button", name="Mark all as read").click()
-    expect(page.get_by_role("link", name="Notices", exact=True)).to_be_visible()
+    expect(page.get_by_role("link", name="Notifications", exact=True)).to_be_visible()
     expect(page.get_by_role("main").get_by_text("new", exact=True)).to_have_count(0)

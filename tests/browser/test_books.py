@@ -56,8 +56,8 @@ def test_the_owner_sees_who_spent_what(visit, width, picture):
     page = visit("hanna", width)
     page.goto("/datasets/visits")
     page.get_by_role("link", name="Ledger", exact=True).last.click()
-    expect(page.get_by_role("region", name="Spent by person")).to_contain_text("Ada Brandt")
-    expect(page.get_by_role("region", name="Spent by purpose")).to_contain_text("health-research")
+    expect(page.get_by_role("region", name="Privacy budget used by person")).to_contain_text("Ada Brandt")
+    expect(page.get_by_role("region", name="Privacy budget used by purpose")).to_contain_text("health-research")
     spends = page.get_by_role("region", name="Every spend, newest first")
     expect(spends.get_by_role("row").filter(has_text="Ben Okafor")).to_contain_text("ρ 0.004")
     for one in page.get_by_role("main").get_by_role("img").all():

@@ -67,7 +67,7 @@ def test_the_keyboard_alone_is_enough(place, visit, width, picture):
     expect(box).to_be_focused()
 
     keys.press("Tab")
-    expect(page.get_by_label("Spend")).to_be_focused()
+    expect(page.get_by_label("Privacy budget")).to_be_focused()
     keys.press("Control+a")
     keys.type("rho 0.05")
     tab_to(page, "select[name=purpose]")
@@ -117,7 +117,7 @@ def test_control_enter_plans_and_a_question_can_be_kept_and_asked_again(place, v
     page.get_by_text("Keep this question").click()
     page.get_by_label("Its name").fill("Wards")
     page.get_by_role("button", name="Keep").click()
-    expect(page.get_by_text("Kept as “Wards”.")).to_be_visible()
+    expect(page.get_by_text("Saved as “Wards”.")).to_be_visible()
     page.goto("/work/query/stays")
     expect(page.get_by_label("Question")).to_have_value("")
     page.get_by_role("link", name="Wards").click()
@@ -130,7 +130,7 @@ def test_labels_hints_and_boxes_stand_in_line(place, visit):
     """Side by side, however long the words are."""
     page = visit(place.newcomer())
     page.goto("/work/query/stays")
-    for left, right in (("Spend", "Or: error within"), ("Confidence", "Purpose")):
+    for left, right in (("Privacy budget", "Or: error within"), ("Confidence", "Purpose")):
         places = [page.get_by_label(one).bounding_box() for one in (left, right)]
         labels = [page.locator("label", has_text=one).bounding_box() for one in (left, right)]
         assert places[0]["y"] == places[1]["y"]

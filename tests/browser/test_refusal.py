@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 def plan(page, dataset, question, spend="rho 0.01", purpose=None):
     page.goto(f"/work/query/{dataset}")
     page.get_by_label("Question").fill(question)
-    page.get_by_label("Spend").fill(spend)
+    page.get_by_label("Privacy budget").fill(spend)
     page.get_by_label("Purpose").select_option(purpose or "health-research")
     page.get_by_role("button", name="Plan: what would it cost?").click()
 

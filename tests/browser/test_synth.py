@@ -29,7 +29,7 @@ def troubles(page):
 def fill(page, **form):
     page.goto("/datasets/stays")
     page.get_by_role("link", name="Make a synthetic table").click()
-    labels = {"columns": "Columns", "spend": "Spend", "rows": "Rows", "score": "Share to score"}
+    labels = {"columns": "Columns", "spend": "Privacy budget", "rows": "Rows", "score": "Share to score"}
     page.get_by_label("Method").select_option(form.pop("method", "aim"))
     for name, value in form.items():
         page.get_by_label(labels[name]).fill(value)
@@ -55,7 +55,7 @@ def test_a_table_is_planned_made_read_downloaded_and_verified(place, visit, widt
         expect(page.get_by_text("waiting for a worker")).to_be_visible()
     # The page follows the work by itself, and shows the table when it is there.
     expect(page.get_by_role("heading", level=1)).to_have_text("Synthetic table from Stays", timeout=60_000)
-    expect(page.locator(".answer-one")).to_have_text(re.compile("1,200 rows that nobody lived"))
+    expect(page.locator(".answer-one")).to_have_text(re.compile("1,200 synthetic rows"))
     about = page.get_by_role("region", name="What it is")
     for words in ("one patient (at most 8 rows)", "ρ 0.48", "0.432 for the table", "health-research"):
         expect(about).to_contain_text(words)
@@ -72,7 +72,7 @@ def test_a_table_is_planned_made_read_downloaded_and_verified(place, visit, widt
     assert troubles(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
-    for link in ("Download as Parquet", "Download the side file", "Download as CSV"):
+    for link in ("Download as Parquet", "Download the metadata file", "Download as CSV"):
         with page.expect_download() as begun:
             page.get_by_role("link", name=link).click()
         begun.value.save_as(tmp_path / begun.value.suggested_filename)
@@ -124,19 +124,19 @@ def test_an_owner_hands_in_a_table_made_at_home_and_a_researcher_takes_it(place,
     page = visit("hanna", width)
     page.goto("/datasets/stays")
     page.get_by_role("link", name="Synthetic tables").click()
-    form = page.get_by_role("region", name="Hand in a synthetic table that you made")
+    form = page.get_by_role("region", name="Upload a synthetic table that you made")
     form.get_by_label("Table").set_input_files(path)
-    form.get_by_label("Side file").set_input_files(side_path(path))
+    form.get_by_label("Metadata file").set_input_files(side_path(path))
     form.get_by_role("button", name="Hand it in").click()
     expect(page.get_by_role("alert")).to_be_focused()
     expect(page.get_by_role("alert")).to_contain_text("public key that signed it")
     assert place.hub.ledger.balance("stays").spent == before
     assert troubles(page) == []
     form.get_by_label("Table").set_input_files(path)
-    form.get_by_label("Side file").set_input_files(side_path(path))
+    form.get_by_label("Metadata file").set_input_files(side_path(path))
     form.get_by_label("Key").fill(key)
     form.get_by_role("button", name="Hand it in").click()
-    expect(page.get_by_text("It is handed in, and charged.")).to_be_visible()
+    expect(page.get_by_text("It is uploaded, and charged.")).to_be_visible()
     assert place.hub.ledger.balance("stays").spent == before + cl.rho("0.04")
     number = page.url.rpartition("/")[2]
 
@@ -144,7 +144,7 @@ def test_an_owner_hands_in_a_table_made_at_home_and_a_researcher_takes_it(place,
     page.goto("/datasets/stays")
     page.get_by_role("link", name="Synthetic tables").click()
     page.get_by_role("link", name=f"visits {number}", exact=True).click()
-    expect(page.locator(".answer-one")).to_have_text(re.compile("250 rows that nobody lived"))
+    expect(page.locator(".answer-one")).to_have_text(re.compile("250 synthetic rows"))
     expect(page.get_by_text("Made outside this hub: the hub vouches for the charge")).to_be_visible()
     about = page.get_by_role("region", name="What it is")
     for words in ("independent", "one patient (at most 8 rows)", "ρ 0.04", key):
@@ -157,7 +157,7 @@ def test_an_owner_hands_in_a_table_made_at_home_and_a_researcher_takes_it(place,
     assert troubles(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     (tmp_path / "taken").mkdir()
-    for link in ("Download as Parquet", "Download the side file"):
+    for link in ("Download as Parquet", "Download the metadata file"):
         with page.expect_download() as begun:
             page.get_by_role("link", name=link).click()
         begun.value.save_as(tmp_path / "taken" / begun.value.suggested_filename)

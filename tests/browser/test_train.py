@@ -26,7 +26,7 @@ def troubles(page):
 def fill(page, dataset="stays", **form):
     page.goto(f"/datasets/{dataset}")
     page.get_by_role("link", name="Train a model").click()
-    labels = {"target": "Target", "features": "Features", "spend": "Spend", "evaluate": "Share to evaluate",
+    labels = {"target": "Target", "features": "Features", "spend": "Privacy budget", "evaluate": "Share to evaluate",
               "group": "Compare groups of"}  # fmt: skip
     page.get_by_label("Estimator").select_option(form.pop("estimator"))
     for name, value in form.items():

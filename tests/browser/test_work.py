@@ -12,7 +12,7 @@ def test_a_table_is_profiled_with_a_picture_of_every_column(place, visit, width,
     page = visit(place.newcomer(), width)
     page.goto("/datasets/stays")
     page.get_by_role("link", name="Profile a table").click()
-    page.get_by_label("Spend").fill("rho 0.2" if width == "desktop" else "rho 0.3")
+    page.get_by_label("Privacy budget").fill("rho 0.2" if width == "desktop" else "rho 0.3")
     page.get_by_label("Purpose").select_option("health-research")
     page.get_by_role("button", name="Plan: what would it cost?").click()
     page.get_by_role("button", name="Run it").click()
@@ -31,7 +31,7 @@ def test_a_table_is_profiled_with_a_picture_of_every_column(place, visit, width,
 def ask(page, spend):
     page.goto("/work/query/stays")
     page.get_by_label("Question").fill("SELECT MAX(age) AS oldest FROM visits")
-    page.get_by_label("Spend").fill(spend)
+    page.get_by_label("Privacy budget").fill(spend)
     page.get_by_label("Purpose").select_option("health-research")
     page.get_by_role("button", name="Plan: what would it cost?").click()
     page.locator("button[value=run]").click()

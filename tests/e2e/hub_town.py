@@ -220,7 +220,9 @@ class Town:
     def submit(self, who, dataset="visits", kind="query", **form):
         form = {"sql": COUNT, "spend": "rho 0.01"} | form if kind == "query" else {"spend": "rho 0.01"} | form
         here = Environment(now(), "DE", "127.0.0.1")
-        return gateway.submit(self.hub, self.people[who], dataset, kind, form, "health-research", here)
+        return gateway.submit(
+            self.hub, self.people[who], gateway.JobOrder(dataset, kind, form, "health-research", here)
+        )
 
     def work(self):
         """Be a worker until the queue is empty; how each job ended."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cloister.hub.jobs.job_types.train.estimators import OFFERS
+from cloister.hub.jobs.job_types.train.form import OFFERS
 from cloister.learn.audited import audited
 
 pytestmark = pytest.mark.statistical

@@ -265,7 +265,7 @@ def test_a_score_is_the_owners_view_on_paper_and_in_files(folder: Path) -> None:
     done = run(*words, "--target", "readmitted", "--most-rows", "300", "--html", "report.html", "--json", "report.json")
     assert done.exit_code == 0, done.output
     assert "OWNER'S VIEW" in done.output
-    assert "states rho 20" in done.output  # the side file's word
+    assert "states rho 20" in done.output  # the metadata file's word
     page = Path("report.html").read_text(encoding="utf-8")
     assert "<svg" in page
     assert "http://" not in page.replace("http://www.w3.org", "")

@@ -1,6 +1,5 @@
 """The room's door: every model and what surrounds them, loaded when asked for."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import cloister as cl
-from cloister import learn
+from cloister import lazy, learn
+from cloister.lazy import homes
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.privacy.errors import MissingExtra
 
@@ -21,13 +21,13 @@ def run(code: str) -> str:
 
 def test_the_room_is_behind_the_one_door():
     assert cl.learn is learn
-    assert set(dir(learn)) == set(learn.__all__) == set(learn._HOMES)
+    assert set(dir(learn)) == set(learn.__all__) == set(homes("cloister.learn"))
 
 
 @pytest.mark.parametrize("name", learn.__all__)
 def test_every_name_opens_and_is_at_home_where_the_door_says(name):
     found = getattr(learn, name)
-    assert found.__module__ == f"cloister.learn.{learn._HOMES[name]}"
+    assert found.__module__ == homes("cloister.learn")[name]
     assert found.__doc__
 
 
@@ -40,13 +40,6 @@ def test_every_model_that_reads_rows_pays(name):
 def test_no_file_hides_a_name():
     files = {path.stem for path in Path(learn.__file__).parent.iterdir()}
     assert not files & set(learn.__all__)
-
-
-def test_type_checkers_see_the_same_homes_as_the_interpreter():
-    tree = ast.parse(Path(learn.__file__).read_text(encoding="utf-8"))
-    guarded = next(node for node in tree.body if isinstance(node, ast.If)).body
-    homes = {name.name: node.module for node in guarded if isinstance(node, ast.ImportFrom) for name in node.names}
-    assert homes == {name: f"cloister.learn.{home}" for name, home in learn._HOMES.items()}
 
 
 def test_an_unknown_name_is_answered_with_what_there_is():
@@ -63,7 +56,7 @@ def test_without_scikit_learn_the_pip_command_is_said(monkeypatch):
     def missing(name):
         raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn.base")
 
-    monkeypatch.setattr(learn, "import_module", missing)
+    monkeypatch.setattr(lazy, "import_module", missing)
     monkeypatch.delitem(vars(learn), "PCA", raising=False)
     with pytest.raises(MissingExtra, match=r"pip install 'cloister\[learn\]'"):
         learn.PCA  # noqa: B018
@@ -74,7 +67,7 @@ def test_an_estimator_whose_file_is_broken_does_not_break_the_others(monkeypatch
         raise ModuleNotFoundError("No module named 'x'", name="x")
 
     with monkeypatch.context() as patch:
-        patch.setattr(learn, "import_module", broken)
+        patch.setattr(lazy, "import_module", broken)
         patch.delitem(vars(learn), "KMeans", raising=False)
         with pytest.raises(ModuleNotFoundError, match="No module named 'x'"):
             learn.KMeans  # noqa: B018

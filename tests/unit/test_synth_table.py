@@ -1,4 +1,4 @@
-"""A synthetic table: rows of the schema's kind, a side file, answers with error bars, samples under a condition."""
+"""A synthetic table: rows of the schema's kind, a metadata file, answers with error bars, samples under a condition."""
 
 import json
 import math

@@ -29,29 +29,41 @@ def _words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> li
 
 @click.command()
 @click.argument("file")
-@click.option("--target", help="The column to predict.  [required, except for demo]")
-@click.option("--schema", type=click.Path(dir_okay=False, path_type=Path), help="The public facts; or by hand:")
-@click.option("--bounds", metavar="NAME=LOW:HIGH", callback=_ends, multiple=True, help="Of a number; repeat.")
-@click.option("--categories", metavar="NAME=ONE,TWO", callback=_lists, multiple=True, help="Of a word; repeat.")
-@click.option("--classes", metavar="ONE,TWO", callback=_words, help="Of the target.")
-@click.option("--group", help="A column with categories whose groups are compared.")
-@click.option("--statistic", help="The number whose mean is released again and again.  [default: the first]")
+@click.option("--target", help="Column to predict.  [required, except for demo]")
+@click.option(
+    "--schema",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Schema with the public facts; or give them by hand:",
+)
+@click.option(
+    "--bounds", metavar="NAME=LOW:HIGH", callback=_ends, multiple=True, help="Bounds of a number; may be repeated."
+)
+@click.option(
+    "--categories",
+    metavar="NAME=ONE,TWO",
+    callback=_lists,
+    multiple=True,
+    help="Categories of a text column; may be repeated.",
+)
+@click.option("--classes", metavar="ONE,TWO", callback=_words, help="Classes of the target.")
+@click.option("--group", help="Column with categories whose groups are compared.")
+@click.option("--statistic", help="Column whose mean is released repeatedly.  [default: the first]")
 @click.option(
     "--estimators",
     default="LogisticRegression,RandomForestClassifier",
     show_default=True,
     callback=_words,
-    help="Classifiers of cloister.learn.",
+    help="Classifiers of cloister.learn to compare.",
 )
-@click.option("--epsilons", default="0.1,0.3,1,3,10", show_default=True, callback=_words, help="What to try.")
-@click.option("--delta", default="1e-6", show_default=True, help="Of the private models.")
-@click.option("--repetitions", default=100, show_default=True, help="Of the released mean, at each epsilon.")
-@click.option("--fits", default=5, show_default=True, help="Of each model, at each epsilon.")
-@click.option("--seed", default="0", show_default=True, help="Repeats everything.")
+@click.option("--epsilons", default="0.1,0.3,1,3,10", show_default=True, callback=_words, help="Epsilons to try.")
+@click.option("--delta", default="1e-6", show_default=True, help="Delta of the private models.")
+@click.option("--repetitions", default=100, show_default=True, help="Number of releases of the mean at each epsilon.")
+@click.option("--fits", default=5, show_default=True, help="Number of fits of each model at each epsilon.")
+@click.option("--seed", default="0", show_default=True, help="Seed of all random choices.")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A folder for the report: Markdown, and charts as HTML, PNG and SVG. Without it the report is printed.",
+    help="Folder for the report: Markdown, and charts as HTML, PNG and SVG. Without it the report is printed.",
 )
 def compare(
     file: str,

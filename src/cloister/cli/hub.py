@@ -18,7 +18,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 _FOLDER = click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the hub lies.  [default: CLOISTER_FOLDER, or cloister-hub]",
+    help="Folder of the hub.  [default: CLOISTER_FOLDER, or cloister-hub]",
 )
 
 
@@ -50,7 +50,9 @@ def hub() -> None:
 
 @hub.command()
 @_FOLDER
-@click.option("--operator", required=True, metavar="EMAIL", help="Who will run it: gets the first invitation.")
+@click.option(
+    "--operator", required=True, metavar="EMAIL", help="E-mail address of the operator, who gets the first invitation."
+)
 def init(folder: Path | None, operator: str) -> None:
     """Make a new hub: its folder, keys, ledger and database, and an invitation for its operator."""
     from cloister.hub.ops.setup import begin
@@ -63,8 +65,8 @@ def init(folder: Path | None, operator: str) -> None:
 
 @hub.command()
 @_FOLDER
-@click.option("--host", help="Which address to listen on.  [default: CLOISTER_HOST, or 127.0.0.1]")
-@click.option("--port", type=int, help="Which port to listen on.  [default: CLOISTER_PORT, or 8400]")
+@click.option("--host", help="Address to listen on.  [default: CLOISTER_HOST, or 127.0.0.1]")
+@click.option("--port", type=int, help="Port to listen on.  [default: CLOISTER_PORT, or 8400]")
 def serve(folder: Path | None, host: str | None, port: int | None) -> None:
     """Serve pages and run jobs, until Ctrl-C."""
     from cloister.hub.ops.serve import serve as run
@@ -77,7 +79,7 @@ def serve(folder: Path | None, host: str | None, port: int | None) -> None:
 
 @hub.command()
 @_FOLDER
-@click.option("--count", default=1, show_default=True, type=click.IntRange(1, 64), help="How many processes.")
+@click.option("--count", default=1, show_default=True, type=click.IntRange(1, 64), help="Number of processes.")
 def worker(folder: Path | None, count: int) -> None:
     """Run jobs only, beside a hub whose pages are served elsewhere."""
     from cloister.hub.ops.serve import work
@@ -91,10 +93,10 @@ def worker(folder: Path | None, count: int) -> None:
     default="cloister-demo",
     show_default=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where to put it; one that is there already is used again.",
+    help="Folder of the hub; an existing one is used again.",
 )
-@click.option("--port", type=int, help="Which port to listen on.  [default: CLOISTER_PORT, or 8400]")
-@click.option("--serve/--no-serve", "serving", default=True, help="Whether to serve it.  [default: serve]")
+@click.option("--port", type=int, help="Port to listen on.  [default: CLOISTER_PORT, or 8400]")
+@click.option("--serve/--no-serve", "serving", default=True, help="Serve the hub after making it.  [default: serve]")
 def demo(folder: Path, port: int | None, serving: bool) -> None:
     """Make a hub with a hospital, a clinic and two researchers in it, and serve it."""
     from cloister.hub.ops.demo import make_demo
@@ -109,9 +111,9 @@ def demo(folder: Path, port: int | None, serving: bool) -> None:
 @hub.command()
 @click.argument("email")
 @_FOLDER
-@click.option("--role", "roles", multiple=True, help="Such as 'data user'; may be repeated.")
-@click.option("--organisation", default="", help="Made if it is not there.")
-@click.option("--country", default="", help="Of the organisation, as two letters; set if it has none yet.")
+@click.option("--role", "roles", multiple=True, help="Role of the user, such as 'data user'; may be repeated.")
+@click.option("--organisation", default="", help="Organisation of the user; made if it does not exist.")
+@click.option("--country", default="", help="Country of the organisation, as two letters; set if it has none yet.")
 def invite(email: str, folder: Path | None, roles: tuple[str, ...], organisation: str, country: str) -> None:
     """Print an invitation link for EMAIL."""
     from cloister.hub.ops.setup import invitation_link
@@ -142,7 +144,7 @@ def backup(file: Path, folder: Path | None) -> None:
 @click.option(
     "--master-key",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The file with the master key, to be put into FOLDER, unless the environment names one.",
+    help="File with the master key, to be put into FOLDER, unless the environment names one.",
 )
 def restore(file: Path, folder: Path, master_key: Path | None) -> None:
     """Make a hub in FOLDER from the copy in FILE. It refuses to spend until the newest head is shown."""
@@ -158,7 +160,7 @@ def restore(file: Path, folder: Path, master_key: Path | None) -> None:
 @click.argument("head")
 @_FOLDER
 def show_head(head: str, folder: Path | None) -> None:
-    """Show the newest HEAD (a line, a file, or a receipt): a restored hub that contains it spends again."""
+    """Prove with the newest HEAD (a line, a file, or a receipt) that a restored hub is current, and unlock spending."""
     from cloister.hub.ops.ledger_heads import show_head as show
 
     with _open(folder) as opened:
@@ -183,7 +185,7 @@ def write_off(datasets: tuple[str, ...], folder: Path | None) -> None:
 @hub.command("policy-test")
 @click.argument("policy", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("cases", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--schema", type=click.Path(exists=True), help="The dataset's schema, to check which columns are seen.")
+@click.option("--schema", type=click.Path(exists=True), help="Schema of the dataset, to check which columns are seen.")
 def policy_test(policy: Path, cases: Path, schema: str | None) -> None:
     """Ask POLICY the questions in CASES, and compare its decisions with the expected ones."""
     from cloister.data.schema import Schema

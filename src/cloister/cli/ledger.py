@@ -17,9 +17,9 @@ def _in_folder(_context: click.Context, _parameter: click.Parameter, place: str)
 
 
 _FILE = click.argument("file", callback=_in_folder)
-_KEY = click.option("--key", required=True, help="The owner's public key (ed25519:...), or a file that holds it.")
-_OWNER = click.option("--key", required=True, type=click.Path(exists=True), help="The owner's private key file.")
-_KEPT = click.option("--kept", required=True, type=click.Path(), help="Where the head is kept outside the ledger.")
+_KEY = click.option("--key", required=True, help="Public key of the owner (ed25519:...), or a file that holds it.")
+_OWNER = click.option("--key", required=True, type=click.Path(exists=True), help="File with the owner's private key.")
+_KEPT = click.option("--kept", required=True, type=click.Path(), help="File outside the ledger that keeps the head.")
 
 
 @click.group()
@@ -31,7 +31,7 @@ def ledger() -> None:
 @_FILE
 @_KEY
 @click.option(
-    "--head", help="A head from a receipt or a printout, or the file that keeps it: the ledger must contain it."
+    "--head", help="Head from a receipt or a printout, or the file that keeps it: the ledger must contain it."
 )
 def verify_command(file: str, key: str, head: str | None) -> None:
     """Recompute every hash, signature and total of FILE, and name the first bad entry."""
@@ -44,7 +44,7 @@ def verify_command(file: str, key: str, head: str | None) -> None:
 @_FILE
 @_KEY
 def show(file: str, key: str) -> None:
-    """Show the accounts of FILE: what they may spend, have spent and have left, recomputed from the entries."""
+    """Show the budget, the privacy budget used and the rest of each account of FILE, recomputed from the entries."""
     report = verify(file, PublicKey.load(key))
     for balance in report.balances:
         click.echo(f"{balance.rules}\n  spent {balance.spent}\n  left  {balance.left}")
@@ -69,7 +69,7 @@ def head(file: str) -> None:
 @_OWNER
 @_KEPT
 def show_head(file: str, head: str, key: str, kept: str) -> None:
-    """Show the newest HEAD to FILE, so that a restored ledger spends again if it contains it."""
+    """Prove with the newest HEAD that a restored ledger FILE is current, and unlock spending."""
     with Ledger.open(file, key=SigningKey.load(key), head=kept) as book:
         click.echo(f"The ledger contains it. Head {book.show_head(_head(head)).head}")
 

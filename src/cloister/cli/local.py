@@ -41,19 +41,21 @@ def _progress(paths: Sequence[Path], label: str) -> Iterator[Callable[[int], obj
 
 @click.group()
 def local() -> None:
-    """Collect answers that nobody but the respondent ever sees: noise is added on each device."""
+    """Collect answers with noise added on each respondent's device."""
 
 
 @local.command()
 @click.argument("question")
-@click.option("--yes-no", is_flag=True, help="A question with the answers no and yes.")
-@click.option("--choices", metavar="ONE,TWO", callback=_words, help="The answers to choose one from.")
-@click.option("--domain", type=int, help="Answers are numbers below this.")
-@click.option("--up-to", type=int, help="So many of the answers may be chosen together.")
-@click.option("--between", metavar="LOW:HIGH", callback=_ends, help="A number between these; its mean is estimated.")
-@click.option("--levels", default="0.5,1,2", show_default=True, callback=_words, help="Epsilons to choose from.")
-@click.option("--people", default=1000, show_default=True, help="How many will answer.")
-@click.option("--most-bits", type=int, help="Of an answer.")
+@click.option("--yes-no", is_flag=True, help="Ask a question with the answers no and yes.")
+@click.option("--choices", metavar="ONE,TWO", callback=_words, help="Answers, of which one is chosen.")
+@click.option("--domain", type=int, help="Number of answers, if they are numbers from 0.")
+@click.option("--up-to", type=int, help="Largest number of answers that may be chosen together.")
+@click.option("--between", metavar="LOW:HIGH", callback=_ends, help="Bounds of a number whose mean is estimated.")
+@click.option(
+    "--levels", default="0.5,1,2", show_default=True, callback=_words, help="Epsilons that respondents choose from."
+)
+@click.option("--people", default=1000, show_default=True, help="Expected number of respondents.")
+@click.option("--most-bits", type=int, help="Largest number of bits of an answer.")
 @click.option("--output", type=_NEW, help="Add the question to this JSON file, for `perturb`, `collect` and browsers.")
 def advise(question: str, levels: list[str], people: int, output: Path | None, **asked: Any) -> None:
     """Show which mechanism errs least at each level of a QUESTION, and write it down."""
@@ -71,11 +73,11 @@ def advise(question: str, levels: list[str], people: int, output: Path | None, *
 @local.command()
 @click.argument("questions", type=_FILE)
 @click.argument("answers", type=_FILE)
-@click.option("--level", help="For those whose row names none in a column QUESTION.level.")
-@click.option("--skip-wrong", is_flag=True, help="Count and skip what is no answer to its question; else stop there.")
-@click.option("--output", type=_NEW, required=True, help="JSON lines: one envelope a report.")
+@click.option("--level", help="Level of rows that name none in a column QUESTION.level.")
+@click.option("--skip-wrong", is_flag=True, help="Count and skip invalid answers instead of stopping.")
+@click.option("--output", type=_NEW, required=True, help="File of JSON lines: one envelope for each report.")
 def perturb(questions: Path, answers: Path, level: str | None, skip_wrong: bool, output: Path) -> None:
-    """Do what devices do: turn ANSWERS (CSV or JSON lines, a column a question) into reports.
+    """Turn ANSWERS (CSV or JSON lines, one column per question) into reports, as devices do.
 
     Run it where the answers are. Each run costs every person the levels of the questions they answer, again.
     """
@@ -104,9 +106,9 @@ def perturb(questions: Path, answers: Path, level: str | None, skip_wrong: bool,
 @local.command()
 @click.argument("questions", type=_FILE)
 @click.argument("reports", type=_FILE, nargs=-1, required=True)
-@click.option("--counts", type=_NEW, required=True, help="Counts so far; the file is made, or added to.")
+@click.option("--counts", type=_NEW, required=True, help="File with the counts so far; made if it does not exist.")
 def collect(questions: Path, reports: tuple[Path, ...], counts: Path) -> None:
-    """Count REPORTS (JSON lines) on QUESTIONS. What is malformed, replayed or not asked is refused and counted."""
+    """Count REPORTS (JSON lines) on QUESTIONS. Malformed, replayed and unexpected reports are refused and counted."""
     from cloister.local.console import same_questions
     from cloister.local.survey import file
     from cloister.local.survey.collection import Collection
@@ -134,18 +136,20 @@ def _told(lines: Any, read: Callable[[int], object]) -> Iterator[bytes]:
 
 @local.command()
 @click.argument("counts", type=_FILE)
-@click.option("--question", "only", help="Only this one.")
-@click.option("--confidence", default="0.95", show_default=True, help="Of each interval.")
+@click.option("--question", "only", help="Estimate this question only.")
+@click.option("--confidence", default="0.95", show_default=True, help="Confidence level of the intervals.")
 @click.option(
     "--weights",
     type=click.Choice(["variance", "people"]),
     default="variance",
     show_default=True,
-    help="Of levels: for the least error, or for all who answered however they chose.",
+    help="Weights of levels: for the least error, or for all respondents whatever level they chose.",
 )
-@click.option("--fakes", type=int, help="Bound what so many made-up reports can do.  [default: one in a hundred]")
+@click.option(
+    "--fakes", type=int, help="Number of made-up reports whose effect is bounded.  [default: one in a hundred]"
+)
 @click.option("--chart", type=_NEW, help="Draw estimates with intervals: .svg, .png or .html.")
-@click.option("--teaching", type=_FILE, help="The table of true answers, to show beside the estimates. A lesson.")
+@click.option("--teaching", type=_FILE, help="Table of true answers, shown beside the estimates. For teaching.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def estimate(
     counts: Path, only: str | None, chart: Path | None, teaching: Path | None, as_json: bool, **how: Any

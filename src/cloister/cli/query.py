@@ -49,14 +49,14 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="NAME=PLACE",
             callback=_places,
             multiple=True,
-            help="A further table; may be repeated.",
+            help="Further table; may be repeated.",
         ),
         click.option(
             "--schema",
             callback=need_schema,
             envvar="CLOISTER_SCHEMA",
             show_envvar=True,
-            help="The public facts; must be given.",
+            help="Schema with the public facts; required.",
         ),
         click.option(
             "--budget",
@@ -65,7 +65,7 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
             callback=read_loss,
             envvar="CLOISTER_BUDGET",
             show_envvar=True,
-            help="What all answers together may cost: 'epsilon 2, delta 1e-7', 'rho 0.1', or '2' for epsilon 2.",
+            help="Budget of all answers together: 'epsilon 2, delta 1e-7', 'rho 0.1', or '2' for epsilon 2.",
         ),
         click.option(
             "--ledger",
@@ -74,10 +74,10 @@ def data_options(command: Callable[..., Any]) -> Callable[..., Any]:
             envvar="CLOISTER_LEDGER",
             show_envvar=True,
             type=click.Path(file_okay=False, path_type=Path),
-            help="The folder of the ledger; made if it is not there.",
+            help="Folder of the ledger; made if it does not exist.",
         ),
-        click.option("--name", help="Of the account; the first table's name unless given."),
-        click.option("--version", default="", help="The owner's name for this state of the data, for receipts."),
+        click.option("--name", help="Name of the account; the first table's name unless given."),
+        click.option("--version", default="", help="Version of the data as the owner names it, for receipts."),
     ]
     return _with(command, options)
 
@@ -86,10 +86,10 @@ def price_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for the cost of an answer, or its error."""
     options = [
         click.option(
-            "--spend", metavar="LOSS", callback=read_loss, help="What an answer may cost, such as 'rho 0.01'."
+            "--spend", metavar="LOSS", callback=read_loss, help="Privacy budget for one answer, such as 'rho 0.01'."
         ),
-        click.option("--within", help="How far off an answer may be: at the cheapest loss, and at most --spend."),
-        click.option("--confidence", default="0.95", show_default=True, help="Of the intervals."),
+        click.option("--within", help="Largest acceptable error: the smallest loss for it is used, at most --spend."),
+        click.option("--confidence", default="0.95", show_default=True, help="Confidence level of the intervals."),
     ]
     return _with(command, options)
 
@@ -121,10 +121,13 @@ def check_price(spend: Loss | None, within: str | None) -> None:
 @click.argument("sql")
 @price_options
 @click.option(
-    "--format", "form", type=click.Choice(["table", "csv", "json", "parquet"]), help="Of the answer.  [default: table]"
+    "--format",
+    "form",
+    type=click.Choice(["table", "csv", "json", "parquet"]),
+    help="Format of the answer.  [default: table]",
 )
-@click.option("--output", type=_FILE, help="Write the answer here; its ending tells the format.")
-@click.option("--receipt", type=_FILE, help="Write the signed proof of the answer here.")
+@click.option("--output", type=_FILE, help="File for the answer; its ending states the format.")
+@click.option("--receipt", type=_FILE, help="File for the signed receipt of the answer.")
 def query(
     sql: str,
     spend: Loss | None,

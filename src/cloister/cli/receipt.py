@@ -26,7 +26,7 @@ def show(file: Path) -> None:
 
 @receipt.command()
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--key", required=True, help="The owner's public key (ed25519:...), or a file that holds it.")
+@click.option("--key", required=True, help="Public key of the owner (ed25519:...), or a file that holds it.")
 def verify(file: Path, key: str) -> None:
     """Check a receipt against the owner's public key, which you must have from elsewhere."""
     text = file.read_bytes()

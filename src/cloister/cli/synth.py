@@ -59,19 +59,27 @@ def _bar(label: str) -> Iterator[Callable[[float, str], None]]:
 
 @click.group()
 def synth() -> None:
-    """Synthetic tables: rows that nobody lived, with a proof of what they cost and a score."""
+    """Make and score synthetic tables."""
 
 
 @synth.command()
 @data_options
 @click.option(
-    "--spend", metavar="LOSS", required=True, callback=read_loss, help="What it may cost: all of it is charged."
+    "--spend",
+    metavar="LOSS",
+    required=True,
+    callback=read_loss,
+    help="Privacy budget for the table; all of it is charged.",
 )
-@click.option("--method", type=click.Choice(tuple(METHODS)), default="aim", show_default=True, help="The generator.")
-@click.option("--rows", type=click.IntRange(min=1), help="How many rows; estimated inside the spend unless given.")
-@click.option("--columns", metavar="A,B", callback=_words, help="Of the synthetic table; all unless named.")
-@click.option("--of", "table", metavar="TABLE", help="Which private table, if there are several.")
-@click.option("--bins", type=click.IntRange(min=1), help="For numbers and dates; as the method likes unless given.")
+@click.option("--method", type=click.Choice(tuple(METHODS)), default="aim", show_default=True, help="Generator.")
+@click.option("--rows", type=click.IntRange(min=1), help="Number of rows; estimated within the spend unless given.")
+@click.option("--columns", metavar="A,B", callback=_words, help="Columns of the synthetic table; all unless given.")
+@click.option("--of", "table", metavar="TABLE", help="Private table to use, if there are several.")
+@click.option(
+    "--bins",
+    type=click.IntRange(min=1),
+    help="Number of bins for numbers and dates; the method's default unless given.",
+)
 @click.option(
     "--cuts",
     metavar="COLUMN=A,B",
@@ -79,23 +87,21 @@ def synth() -> None:
     callback=_read(console.parse_cuts),
     help="Cut a number or date at these public values; may be repeated.",
 )
-@click.option(
-    "--paid-cuts", is_flag=True, help="Cut numbers and dates where the rows are: a tenth of the spend buys it."
-)
+@click.option("--paid-cuts", is_flag=True, help="Measure where to cut numbers and dates, with a tenth of the spend.")
 @click.option(
     "--workload",
     metavar="'A,B;A,C,D'",
     callback=_read(console.parse_workload),
     help="Sets of columns whose counts matter most (aim, mwem).",
 )
-@click.option("--label", metavar="COLUMN", help="With categories, that all else depends on (mggm, ron_gauss).")
+@click.option("--label", metavar="COLUMN", help="Column with categories on which all others depend (mggm, ron_gauss).")
 @click.option(
     "--score-share",
     metavar="SHARE",
     callback=_read(console.parse_share),
-    help="Of the spend, such as 0.1: it buys errors that may be told, printed and written into the side file.",
+    help="Share of the spend, such as 0.1, for errors that may be published: printed, and in the metadata file.",
 )
-@click.option("--output", type=_NEW, help="A new .parquet or .csv file; its side file is written beside it.")
+@click.option("--output", type=_NEW, help="New .parquet or .csv file; its metadata file is written beside it.")
 @click.option("--plan", "only_plan", is_flag=True, help="Show what would be measured, and charge nothing.")
 def make(
     spend: Loss,
@@ -115,8 +121,8 @@ def make(
 ) -> None:
     """Make a synthetic table of SOURCE (a file, a folder, a postgresql:// address), and pay for it.
 
-    The side file says what was measured and why, which errors to expect, what it cost, and holds the receipt. Hand it
-    on with the table. Both must be new: a table that was paid for is never written over.
+    The metadata file states what was measured and why, the expected errors and the privacy budget used, and holds the
+    receipt. Pass it on with the table. Both files must be new: a table that was charged for is never overwritten.
     """
     own = console.own_options(method, workload=workload, label=label)
     place = None if only_plan else _checked(output)
@@ -195,28 +201,30 @@ def _score_to(side: Path, dataset: "Dataset", made: "SyntheticTable", **asked: A
     callback=need_schema,
     envvar="CLOISTER_SCHEMA",
     show_envvar=True,
-    help="The public facts; must be given.",
+    help="Schema with the public facts; required.",
 )
-@click.option("--holdout", metavar="SOURCE", help="Rows that the generator did not see: attacks need them.")
-@click.option("--target", help="A column that models are to predict.")
-@click.option("--of", "table", metavar="TABLE", help="Which table of the schema, if there are several.")
-@click.option("--columns", metavar="A,B", callback=_words, help="To score; all with public values unless named.")
-@click.option("--bins", type=int, default=32, show_default=True, help="For numbers and dates.")
+@click.option("--holdout", metavar="SOURCE", help="Rows that the generator did not see; attacks need them.")
+@click.option("--target", help="Column that models predict.")
+@click.option("--of", "table", metavar="TABLE", help="Table of the schema to use, if there are several.")
+@click.option(
+    "--columns", metavar="A,B", callback=_words, help="Columns to score; all with public values unless given."
+)
+@click.option("--bins", type=int, default=32, show_default=True, help="Number of bins for numbers and dates.")
 @click.option(
     "--most-rows",
     type=int,
     default=50_000,
     show_default=True,
-    help="How many real and held-back rows are attacked; all synthetic rows are always used.",
+    help="Number of real and held-back rows that are attacked; all synthetic rows are always used.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random choices.")
-@click.option("--html", type=_NEW, help="Write the report here: one page with charts, for a board.")
-@click.option("--json", "as_json", type=_NEW, help="Write everything here as JSON.")
-@click.option("--gate", is_flag=True, help="Judge: the exit status is 3 unless the table is fit to hand on.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random choices.")
+@click.option("--html", type=_NEW, help="File for the report: one page with charts.")
+@click.option("--json", "as_json", type=_NEW, help="File for all results as JSON.")
+@click.option("--gate", is_flag=True, help="Judge the table: the exit status is 3 unless it may be released.")
 def score(
     real: str, synthetic: Path, html: Path | None, as_json: Path | None, gate: bool, holdout: str | None, **asked: Any
 ) -> None:
-    """How good SYNTHETIC is, beside the REAL rows it was made from, and what attackers get out of it.
+    """Measure the utility and the risk of SYNTHETIC against the REAL rows it was made from.
 
     REAL, and the rows held back, are what `make` takes: a file, a folder, a postgresql:// address. The owner's view: it
     looks at real rows and adds no noise. Nothing of it may be published or shown to users, the verdict of the gate

@@ -7,7 +7,9 @@ from typing import Any
 
 import yaml
 
+from cloister.data import strict_yaml
 from cloister.data.schema import Bound, Column, ForeignKey, Schema, Table, glimpse
+from cloister.data.strict_yaml import YamlProblem, YamlValue
 from cloister.privacy.errors import BadInput, BadSchema
 from cloister.privacy.loss import ROW, Unit
 from cloister.privacy.number import rational
@@ -17,14 +19,18 @@ __all__ = ["CONFIRM", "FILL_IN", "MAX_BYTES", "plain", "read", "to_yaml", "writt
 CONFIRM = "confirm that this is public"
 FILL_IN = "fill in"
 MAX_BYTES = 200_000  # of YAML, unless the caller allows more
-_DEEPEST = 20
 _MOST_DIGITS = 30
 _WHOLE = re.compile("[-+]?(0|[1-9][0-9_]*)")
 _TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "float", "timestamp")}
-_EVENTS: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's parser is ten times as fast
 _RESOLVER: Any
 _CONSTRUCTOR: Any
 _RESOLVER, _CONSTRUCTOR = yaml.resolver.Resolver(), yaml.constructor.SafeConstructor()
+_PROBLEMS = {
+    "syntax": "the schema is not YAML{place}. See `cloister schema draft` for the form.",
+    "alias": "the schema has an alias (*). Write out what it stands for.",
+    "depth": "the schema is nested too deeply.",
+    "documents": "the schema is followed by another document (---). Keep one of them.",
+}
 
 _WORDS = {
     "schema": ("unit", "tables", "foreign_keys"),
@@ -73,52 +79,34 @@ def plain(bounds: tuple[Bound, Bound]) -> list[Any]:
 
 
 def _parsed(text: str, max_bytes: int | None) -> Any:
-    """Parse YAML into plain values in one pass over its events: text, numbers, dates, lists and mappings."""
+    """Parse YAML into plain values: text, numbers, dates, lists and mappings."""
     size = len(text.encode("utf-8", "replace"))
     if max_bytes is not None and size > max_bytes:
         raise BadSchema(
             f"the schema has {size:,} bytes, and at most {max_bytes:,} are read. Shorten it, or raise max_bytes."
         )
     try:
-        events = yaml.parse(text, Loader=_EVENTS)
-        values = [_value(event, events) for event in events if isinstance(event, yaml.NodeEvent)]
-    except BadSchema:
-        raise
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" near line {mark.line + 1}" if mark is not None else ""
-        raise BadSchema(f"the schema is not YAML{place}. See `cloister schema draft` for the form.") from None
-    if len(values) > 1:
-        raise BadSchema("the schema is followed by another document (---). Keep one of them.")
-    return values[0] if values else None
+        found = strict_yaml.parse(text)
+    except YamlProblem as problem:
+        raise BadSchema(_PROBLEMS[problem.kind].format(place=problem.place)) from None
+    return None if found is None else _value(found)
 
 
-def _value(event: Any, events: Iterator[Any], depth: int = 0) -> Any:
-    line = event.start_mark.line + 1
-    if isinstance(event, yaml.AliasEvent):
-        raise BadSchema("the schema has an alias (*). Write out what it stands for.")
-    if event.tag is not None:
-        raise BadSchema(f"the schema has a tag (!) in line {line}. Write the value without it.")
-    if isinstance(event, yaml.ScalarEvent):
-        return _scalar(event.value, line) if event.implicit[0] else event.value
-    if depth >= _DEEPEST:
-        raise BadSchema("the schema is nested too deeply.")
-    if isinstance(event, yaml.SequenceStartEvent):
-        return [_value(one, events, depth + 1) for one in _until(yaml.SequenceEndEvent, events)]
+def _value(given: YamlValue) -> Any:
+    if given.tag is not None:
+        raise BadSchema(f"the schema has a tag (!) in line {given.line}. Write the value without it.")
+    if given.kind == "text":
+        return _scalar(given.value, given.line) if given.plain else given.value
+    if given.kind == "list":
+        return [_value(one) for one in given.value]
     found: dict[str, Any] = {}
-    for key in _until(yaml.MappingEndEvent, events):
-        line = key.start_mark.line + 1
-        if not isinstance(key, yaml.ScalarEvent):
-            raise BadSchema(f"the schema has a name in line {line} that is not a word.")
+    for key, value in given.value:
+        if key.kind != "text":
+            raise BadSchema(f"the schema has a name in line {key.line} that is not a word.")
         if key.value in found:  # YAML itself would silently keep the last
-            raise BadSchema(f"the schema says twice: {key.value} (line {line}). Keep one of each.")
-        found[key.value] = _value(next(events), events, depth + 1)
+            raise BadSchema(f"the schema says twice: {key.value} (line {key.line}). Keep one of each.")
+        found[key.value] = _value(value)
     return found
-
-
-def _until(end: type[Any], events: Iterator[Any]) -> Iterator[Any]:
-    while not isinstance(event := next(events), end):
-        yield event
 
 
 def _scalar(text: str, line: int) -> Any:
@@ -132,7 +120,10 @@ def _scalar(text: str, line: int) -> Any:
         return int(text)
     if tag not in _TAGS or (":" in text and tag.endswith("float")):
         return text
-    return _CONSTRUCTOR.yaml_constructors[tag](_CONSTRUCTOR, yaml.ScalarNode(tag, text))
+    try:
+        return _CONSTRUCTOR.yaml_constructors[tag](_CONSTRUCTOR, yaml.ScalarNode(tag, text))
+    except (yaml.YAMLError, ValueError, OverflowError):  # such as 2026-02-31
+        raise BadSchema(_PROBLEMS["syntax"].format(place="")) from None
 
 
 def _mapping(place: str, raw: Any, problems: list[str]) -> Mapping[Any, Any]:

@@ -19,9 +19,9 @@ Corrected textbook methods (output, objective and input perturbation, DPLloyd, S
 Submodules are imported on first use.
 """
 
-import warnings
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from cloister.lazy import door
 
 if TYPE_CHECKING:
     from cloister.learn.cluster.kmeans import KMeans
@@ -68,51 +68,8 @@ __all__ = [
 ]
 
 # No file may share a name exported here: importing the module would shadow that name.
-_HOMES = {
-    "LogisticRegression": "linear_model.logistic",
-    "LinearSVC": "linear_model.svm",
-    "GaussianNB": "naive_bayes.gaussian",
-    "CategoricalNB": "naive_bayes.mixed",
-    "MixedNB": "naive_bayes.mixed",
-    "DecisionTreeClassifier": "trees.tree",
-    "RandomForestClassifier": "trees.forest",
-    "GradientBoostingClassifier": "trees.boosting",
-    "LinearRegression": "linear_model.regression",
-    "Ridge": "linear_model.regression",
-    "GradientBoostingRegressor": "trees.boosting_regressor",
-    "KMeans": "cluster.kmeans",
-    "PCA": "decomposition.pca",
-    "MinMaxScaler": "preprocessing.scalers",
-    "StandardScaler": "preprocessing.scalers",
-    "OneHotEncoder": "preprocessing.scalers",
-    "QuantileTransformer": "preprocessing.quantiles",
-    "select": "model_selection.search",
-    "cross_val_score": "model_selection.cross_val",
-    "save": "persistence",
-    "load": "persistence",
-    "prepare": "preprocessing.encode_features",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import an exported name on first access, so that listing the names does not load scikit-learn."""
-    if name == "compare":
-        warnings.warn("learn.compare is lessons.compare.run.compare now.", DeprecationWarning, stacklevel=2)
-        return import_module("cloister.lessons.compare.run").compare
-    if name not in _HOMES:
-        raise AttributeError(f"cloister.learn has no {name!r}. It offers: {', '.join(__all__)}.")
-    try:
-        home = import_module(f"cloister.learn.{_HOMES[name]}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "sklearn":
-            raise
-        from cloister.privacy.errors import MissingExtra
-
-        raise MissingExtra("models need scikit-learn: pip install 'cloister[learn]'.") from None
-    value: object = getattr(home, name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = door(
+    __name__,
+    renamed={"compare": "lessons.compare.run.compare"},
+    extras={"sklearn": "models need scikit-learn: pip install 'cloister[learn]'."},
+)

@@ -23,9 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from cloister.learn import _HOMES
-from cloister.learn.base.estimator import PrivateEstimator
-from cloister.learn.base.payer import Payer
+from cloister.lazy import homes
+from cloister.learn.base.estimator import Payer, PrivateEstimator
 from cloister.privacy.errors import BadInput, BadName, BadSource, ReceiptRejected, SealBroken, StoreFailed
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss, Unit
@@ -38,7 +37,7 @@ __all__ = ["load", "pack", "save", "unpack"]
 _FORM = b"cloister-model/1\n"
 _PURPOSE = b"cloister model\n"  # signatures of different kinds of text must never be exchangeable
 _MOST_BYTES = 2**30
-_ESTIMATORS = {name: home for name, home in _HOMES.items() if name[0].isupper()}
+_ESTIMATORS = {name: home for name, home in homes("cloister.learn").items() if name[0].isupper()}
 # Types of released or public values in models; none of them holds rows.
 # Dataclasses that a model may hold: their name in files, which never changes, and their module.
 _KINDS = {
@@ -166,9 +165,7 @@ class _Writer:
         if hasattr(model, "steps"):
             return {"pipeline": [[name, self.estimator(step)] for name, step in model.steps]}
         name = type(model).__name__
-        if name not in _ESTIMATORS or type(model).__module__ != f"cloister.learn.{_ESTIMATORS[name]}":
-            if type(model).__module__.startswith("cloister.lessons."):
-                raise BadInput(_NO_LESSON)
+        if name not in _ESTIMATORS or type(model).__module__ != _ESTIMATORS[name]:
             raise BadInput(f"only models of cloister.learn and pipelines of them are kept, not a {name}.")
         told = model.get_params(deep=False)
         state = {name: value for name, value in vars(model).items() if name not in told and name != "release_"}
@@ -242,7 +239,7 @@ class _Reader:
             from sklearn.pipeline import Pipeline
 
             return Pipeline([(name, self.estimator(step)) for name, step in record["pipeline"]])
-        kind = getattr(import_module(f"cloister.learn.{_ESTIMATORS[record['class']]}"), record["class"])
+        kind = getattr(import_module(_ESTIMATORS[record["class"]]), record["class"])
         model = kind(**{name: self.value(value) for name, value in record["params"].items()})
         for name, value in record["state"].items():
             setattr(model, name, self.value(value))

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from cloister.data.charts import altair, chart_of
 from cloister.local.analysis.naive_bayes import Beliefs, LocalNaiveBayes
 from cloister.local.base.columns import Span
 from cloister.local.survey.form import Form
-from cloister.privacy.errors import BadInput, MissingExtra
+from cloister.privacy.errors import BadInput
 from cloister.privacy.number import Number
 
 __all__ = ["ORACLES", "Accuracies", "evaluate", "without_privacy"]
@@ -48,17 +49,14 @@ class Accuracies:
 
     def chart(self, title: str) -> Any:
         """Return curves with error bars; dashed without privacy, dotted the most common class. Offline Vega-Lite."""
-        try:
-            import altair as alt
-        except ImportError:
-            raise MissingExtra("charts need Altair: pip install 'cloister[hub]'.") from None
+        alt = altair()
         values = [
             {"setting": name, "epsilon": amount, "accuracy": mean, "low": mean - 2 * error, "high": mean + 2 * error}
             for name, amount, mean, error in self.table
         ]
         names = list(dict.fromkeys(name for name, *_ in self.table))
         colour = alt.Color("setting:N", sort=names, scale=alt.Scale(domain=names, range=_COLOURS), title=None)
-        base = alt.Chart(alt.InlineData(values=values)).encode(x=alt.X("epsilon:Q", title="epsilon"), color=colour)
+        base = chart_of(values).encode(x=alt.X("epsilon:Q", title="epsilon"), color=colour)
         shape = alt.Shape("setting:N", sort=names, scale=alt.Scale(domain=names), title=None)
         lines = base.mark_line().encode(alt.Y("accuracy:Q", title="accuracy", scale=alt.Scale(zero=False)))
         points = base.mark_point(filled=True, size=45).encode(y="accuracy:Q", shape=shape)

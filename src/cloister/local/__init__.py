@@ -50,9 +50,9 @@ Over the wire: `Question` (levels to choose from), `seal` (reports into envelope
 (np.int64(3), True, False)
 """
 
-import warnings
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from cloister.lazy import door
 
 if TYPE_CHECKING:
     from cloister.local.analysis.combine import combine
@@ -172,88 +172,4 @@ __all__ = [
     "Poisoning",
 ]
 
-_HOMES = {
-    "epsilon": "base.oracle",
-    "Oracle": "base.oracle",
-    "Reports": "base.oracle",
-    "RandomisedResponse": "mechanisms.direct",
-    "DirectEncoding": "mechanisms.direct",
-    "UnaryEncoding": "mechanisms.unary",
-    "ThresholdEncoding": "mechanisms.unary",
-    "HistogramEncoding": "mechanisms.histogram",
-    "LocalHashing": "mechanisms.hashing",
-    "HadamardResponse": "mechanisms.hadamard",
-    "SubsetSelection": "mechanisms.subset",
-    "CountMeanSketch": "mechanisms.sketch",
-    "HeavyHitters": "mechanisms.heavy",
-    "LaplaceNumber": "mechanisms.laplace",
-    "Duchi": "mechanisms.duchi",
-    "Piecewise": "mechanisms.piecewise",
-    "Hybrid": "mechanisms.hybrid",
-    "SquareWave": "mechanisms.square_wave",
-    "DuchiVector": "mechanisms.duchi_vector",
-    "SampledNumbers": "mechanisms.sampled",
-    "ChooseUpTo": "survey.choose",
-    "OneOfSet": "mechanisms.sets",
-    "SetBits": "mechanisms.sets",
-    "PaddedSample": "mechanisms.padded",
-    "Ranking": "survey.choose",
-    "PairOrder": "mechanisms.rankings",
-    "ItemAtPlace": "mechanisms.rankings",
-    "RankingEstimate": "mechanisms.rankings",
-    "Attributes": "survey.attributes",
-    "LabelledNumber": "mechanisms.labelled",
-    "LocalNaiveBayes": "analysis.naive_bayes",
-    "Memoised": "mechanisms.memoised",
-    "Wallet": "survey.memory",
-    "shuffled": "privacy.shuffle",
-    "shuffled_levels": "privacy.shuffle",
-    "Shuffled": "privacy.shuffle",
-    "Advice": "privacy.advice",
-    "advise": "privacy.advice",
-    "advise_number": "privacy.advice",
-    "NumberMechanism": "base.number",
-    "MeanEstimate": "base.mean",
-    "DistributionEstimate": "mechanisms.square_wave",
-    "Certificate": "privacy.certificate",
-    "verify": "privacy.certificate",
-    "combine": "analysis.combine",
-    "Poisoning": "fraud.poisoning",
-    "poisoning": "fraud.poisoning",
-    "Counts": "base.counts",
-    "Collection": "survey.collection",
-    "CheckedEnvelope": "survey.envelope_reader",
-    "scores": "analysis.scores",
-    "matches": "analysis.linked.pairs",
-    "cross": "analysis.linked.cross_table",
-    "cross_joint": "analysis.linked.cross_table",
-    "CrossTable": "analysis.linked.cross_table",
-    "GroupMeans": "analysis.linked.group_means",
-    "scale_mean": "analysis.scale",
-    "bayes_from_matched": "analysis.linked.naive_bayes",
-    "MatchedNaiveBayes": "analysis.linked.naive_bayes",
-    "ScaleMean": "analysis.scale",
-    "suspicions": "fraud.report",
-    "Suspicion": "fraud.report",
-    "Finding": "analysis.finding",
-    "Question": "survey.question",
-    "from_description": "survey.description",
-    "seal": "survey.envelope",
-    "Estimate": "base.estimate",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import a name from its module on first use."""
-    if name == "Checked":
-        warnings.warn("local.Checked is called local.CheckedEnvelope now.", DeprecationWarning, stacklevel=2)
-        name = "CheckedEnvelope"
-    if name in _HOMES:
-        value: object = getattr(import_module(f"cloister.local.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"cloister.local has no {name!r}. It offers: {', '.join(__all__)}.")
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = door(__name__, renamed={"Checked": "local.CheckedEnvelope"})

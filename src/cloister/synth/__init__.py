@@ -38,8 +38,9 @@ passed to `run.synthesise`. Rows are sampled from the model that it returns: pos
 Names are imported on first use.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from cloister.lazy import door
 
 if TYPE_CHECKING:
     from cloister.synth.domain.cuts import PrivateCuts
@@ -98,47 +99,4 @@ __all__ = [
 ]
 
 # No file of this folder may share a name with what is exported here: importing it would put the module in its place.
-_HOMES = {
-    "histogram": "generators.histogram",
-    "one_column": "generators.m_way",
-    "two_way": "generators.m_way",
-    "m_way": "generators.m_way",
-    "independent": "generators.independent",
-    "mst": "generators.mst",
-    "aim": "generators.aim",
-    "privbayes": "generators.privbayes",
-    "mixture": "generators.mixture",
-    "mwem": "generators.mwem",
-    "mggm": "generators.mggm",
-    "ron_gauss": "generators.ron_gauss",
-    "two_tables": "generators.two_tables",
-    "TwoTables": "generators.two_tables",
-    "PrivateCuts": "domain.cuts",
-    "Pipeline": "pipeline",
-    "SyntheticTable": "output.table",
-    "score": "scoring.score",
-    "Score": "scoring.score",
-    "gate": "scoring.gate",
-    "judge": "scoring.verdict",
-    "Verdict": "scoring.verdict",
-    "Limits": "scoring.verdict",
-    "publishable_score": "scoring.publishable",
-    "choose": "scoring.selection",
-    "plan": "planning",
-    "read_table": "output.shared_table",
-    "HandedTable": "output.shared_table",
-    "link": "scoring.risk.linkage",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import a name from its module on first use."""
-    if name not in _HOMES:
-        raise AttributeError(f"cloister.synth has no {name!r}. It offers: {', '.join(__all__)}.")
-    value: object = getattr(import_module(f"cloister.synth.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = door(__name__)

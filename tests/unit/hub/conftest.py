@@ -69,11 +69,11 @@ class World:
 
     def submit(self, who, sql=COUNT, spend="rho 0.01", *, kind="query", purpose="health-research", **form):
         form = {"sql": sql, "spend": spend, **form} if kind == "query" else {"spend": spend, **form}
-        return gateway.submit(self.hub, self.people[who], "visits", kind, form, purpose, self.here)
+        return gateway.submit(self.hub, self.people[who], gateway.JobOrder("visits", kind, form, purpose, self.here))
 
     def plan(self, who, sql=COUNT, spend="rho 0.01", *, kind="query", purpose="health-research", **form):
         form = {"sql": sql, "spend": spend, **form} if kind == "query" else {"spend": spend, **form}
-        return gateway.plan(self.hub, self.people[who], "visits", kind, form, purpose, self.here)
+        return gateway.plan(self.hub, self.people[who], gateway.JobOrder("visits", kind, form, purpose, self.here))
 
     def shelf(self):
         return DatasetPool(self.hub, lambda *asked: datasets.open_for_work(self.hub, *asked))

@@ -235,7 +235,7 @@ def test_an_owner_hands_a_table_in_and_a_user_takes_it(visits, served, owner, tm
     assert table.loss == cl.rho("0.004")
     assert table.side["handed in"]["key"] == str(key)
     assert owner.job(number).synthetic().to_arrow() == table.to_arrow()
-    with pytest.raises(NotNow, match="handed in before"):
+    with pytest.raises(NotNow, match="uploaded before"):
         mine.hand_in(path, key=key)
     with Client(served[1], served[2]["auditor"]) as other, pytest.raises(Denied):
         other.dataset("visits").take(number)

@@ -127,7 +127,7 @@ def test_a_side_file_names_the_bytes_of_its_table_and_a_changed_table_is_refused
         ({"measured": ...}, BadForm, "not complete: measured is missing"),
         ({"receipt": ...}, BadForm, "not complete: receipt is missing"),
         ({"gate": "pass"}, BadForm, "'gate', which belongs into none"),
-        ({"cloister": "model"}, BadForm, "no side file"),
+        ({"cloister": "model"}, BadForm, "no metadata file"),
         ({"table": "salaries"}, BadForm, "this dataset has visits"),
         ({"unit": "one patient (at most 4 rows)"}, BadForm, "at most 8 rows"),
         ({"rows": 299}, BadForm, "another number of rows"),
@@ -370,9 +370,9 @@ def test_the_limit_of_a_period_counts_it(world, files):
 
 def test_the_same_file_is_charged_once_and_another_one_again(world, files):
     job = give(world, files)
-    with pytest.raises(NotNow, match=f"handed in before, as job {job.id}"):
+    with pytest.raises(NotNow, match=f"uploaded before, as job {job.id}"):
         give(world, files)
-    with pytest.raises(NotNow, match="handed in before"):
+    with pytest.raises(NotNow, match="uploaded before"):
         give(world, (*files[:2], ""), receipt=None, loss=rho("0.001").to_json())
     assert world.spent() == rho("0.02")
     other = rewritten(files[0], lambda rows: rows.take(list(range(300))[::-1]))
@@ -544,7 +544,7 @@ def test_the_way_from_the_owners_form_to_somebody_elses_disk(world, files):
     content, side, key = files
     owner, ada = browser(world, "owner"), browser(world, "ada")
     at = "/datasets/visits/tables"
-    assert "Hand in a synthetic table that you made" in owner.get(at).text
+    assert "Upload a synthetic table that you made" in owner.get(at).text
     sent = {"table": ("t.parquet", content), "side": ("t.side.json", json.dumps(side).encode())}
     refused = owner.post(at, files=sent, data={"key": ""})
     assert refused.status_code == 422
@@ -556,10 +556,10 @@ def test_the_way_from_the_owners_form_to_somebody_elses_disk(world, files):
     for who in (owner, ada):
         page = who.get(place)
         assert page.status_code == 200
-        for words in (VOUCHES, "300 <span", "Handed in by", "one patient (at most 8 rows)", "0.02", key):
+        for words in (VOUCHES, "300 <span", "Uploaded by", "one patient (at most 8 rows)", "0.02", key):
             assert words in page.text
     page = ada.get(at)
-    assert "Hand in a synthetic table" not in page.text
+    assert "Upload a synthetic table" not in page.text
     assert f'href="{place}?purpose={PURPOSE}"' in page.text
     assert f'href="{place}/table.parquet?purpose={PURPOSE}"' in ada.get(place).text
     got = {one: ada.get(f"{place}/{one}?purpose={PURPOSE}") for one in ("table.parquet", "table.side.json", "label")}

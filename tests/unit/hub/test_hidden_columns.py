@@ -177,7 +177,9 @@ def test_whoever_may_not_see_the_schema_sees_no_statement(world, visits_of):
 
 
 def test_a_job_keeps_no_statement_that_its_asker_may_not_see(world):
-    job = gateway.submit(world.hub, world.cleo, "hidden", "query", WORK["query"], "health-research", world.here)
+    job = gateway.submit(
+        world.hub, world.cleo, gateway.JobOrder("hidden", "query", WORK["query"], "health-research", world.here)
+    )
     with world.hub.database.reading() as session:
         assert session.scalar(sa.select(Job.plan).where(Job.id == job.id))["statements"] == []
 

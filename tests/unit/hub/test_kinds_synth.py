@@ -240,7 +240,7 @@ def test_a_hub_makes_a_table_for_those_whom_the_policy_lets_and_its_pages_hand_i
         }
         if who != "ada":
             assert {got[one].status_code for one in ("/table.parquet", "/table.csv", "/table.side.json")} == {404}
-            assert "rows that nobody lived" not in got[""].text
+            assert "synthetic rows" not in got[""].text
             continue
         assert {one.status_code for one in got.values()} == {200}
         assert "200 <span" in got[""].text

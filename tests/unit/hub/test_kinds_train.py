@@ -14,7 +14,7 @@ from cloister import learn
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.hub.core.models import Job
 from cloister.hub.jobs.job_types import KINDS, Planned
-from cloister.hub.jobs.job_types.train.estimators import OFFERS
+from cloister.hub.jobs.job_types.train.form import OFFERS
 from cloister.learn import persistence
 from cloister.learn.base.payer import DryRun
 from cloister.learn.model_selection.candidates import fit_within

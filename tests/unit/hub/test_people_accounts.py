@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from cloister.hub.core.hub import Hub
+from cloister.hub.core.keys import digest
 from cloister.hub.core.models import Notice, OneTimeLink, Person
-from cloister.hub.core.secrets import digest
 from cloister.hub.core.settings import Settings
 from cloister.hub.users import accounts, sessions, tokens, user_actions
 from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow, TooMany

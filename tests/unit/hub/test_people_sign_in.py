@@ -8,8 +8,8 @@ from argon2 import PasswordHasher
 
 from cloister.hub.core import models
 from cloister.hub.core.hub import Hub
+from cloister.hub.core.keys import digest
 from cloister.hub.core.models import Person, Token
-from cloister.hub.core.secrets import digest
 from cloister.hub.core.settings import Settings
 from cloister.hub.users import passwords, sessions, sign_in, tokens, totp, user_actions
 from cloister.privacy.errors import BadForm, NotHere, NotNow, SignInFailed, TooMany

@@ -9,7 +9,7 @@ from alembic import command
 from alembic.config import Config
 
 from cloister.hub.approvals.mail import deliver
-from cloister.hub.approvals.reviewers import reviewers
+from cloister.hub.approvals.requests import reviewers
 from cloister.hub.approvals.visibility import may_know
 from cloister.hub.core import models
 from cloister.hub.core.database import Database

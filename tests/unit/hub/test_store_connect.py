@@ -25,6 +25,7 @@ from cloister.hub.datasets import connect, datasets, ingest, schema_draft
 from cloister.hub.datasets import upload as uploads
 from cloister.hub.datasets.connect import Link
 from cloister.hub.datasets.mock import INVENTED, mock_table, mock_tables
+from cloister.hub.datasets.tables import link_of
 from cloister.privacy.errors import BadForm, MissingExtra, NotHere, NotNow, SealBroken
 
 SCHEMA = """
@@ -413,10 +414,10 @@ def test_a_sealed_address_of_another_dataset_does_not_open(hub, owner, dataset, 
     state, made = prepared(hub, owner, dataset, str(folder))
     assert state == "ready", made.problem
     key = hub.keys.data_key(dataset)
-    assert ingest.link_of(dataset, made, key).kind == "folder"
+    assert link_of(dataset, made, key).kind == "folder"
     made.source = {**made.source, "sealed": made.source["sealed"][:-2] + "00"}
     with pytest.raises(SealBroken):
-        ingest.link_of(dataset, made, key)
+        link_of(dataset, made, key)
 
 
 def test_a_server_that_cannot_be_reached_fails_without_its_words_and_is_tried_again(hub, owner, dataset, port):

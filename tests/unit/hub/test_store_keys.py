@@ -8,7 +8,7 @@ import pytest
 from cloister.hub.core.keys import OVERHEAD, MasterKey, seal, subkey, unseal
 from cloister.hub.core.models import Dataset
 from cloister.hub.core.settings import Settings
-from cloister.hub.datasets.sealed import open_table, write_table
+from cloister.hub.datasets.tables import open_table, write_table
 from cloister.privacy.errors import BadName, NotHere, SealBroken, StoreFailed
 
 

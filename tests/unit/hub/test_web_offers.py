@@ -115,7 +115,7 @@ def test_the_room_is_the_least_of_all_limits(world):
     with world.hub.database.reading() as session:
         dataset = datasets.find(session, "visits")
         policy, _ = versions.current(world.hub, session, dataset)
-        found = limits.room(session, dataset, world.people["ada"].id, policy, world.hub.ledger)
+        found = limits.room(session, limits.Payer(dataset, world.people["ada"].id, policy, world.hub.ledger))
     assert found == rho("0.05")
 
 

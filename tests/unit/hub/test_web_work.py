@@ -285,7 +285,7 @@ def test_jobs_are_shown_to_their_person_and_the_owner_only(world: World) -> None
         assert world.ana.get(f"/jobs/{number}{path}").status_code == 200, path
         assert world.maria.get(f"/jobs/{number}{path}").status_code == owner, path
         assert world.otto.get(f"/jobs/{number}{path}").status_code == 404, path
-    assert "Released to Ana" in world.maria.get(f"/jobs/{number}").text
+    assert "Answered for Ana" in world.maria.get(f"/jobs/{number}").text
     assert world.maria.post(f"/jobs/{number}/cancel").status_code == 404
     assert f"/jobs/{number}" in world.ana.get("/jobs").text
     assert f"/jobs/{number}" not in world.otto.get("/jobs").text

@@ -80,11 +80,7 @@ def test_a_dataset_that_somebody_may_not_know_of_is_not_here(hospital_hub):
         gateway.plan(
             hospital_hub.hub,
             hospital_hub.stranger,
-            "nothing",
-            "query",
-            {"sql": "x", "spend": "rho 1"},
-            "",
-            hospital_hub.here,
+            gateway.JobOrder("nothing", "query", {"sql": "x", "spend": "rho 1"}, "", hospital_hub.here),
         )
     assert str(hidden.value).replace("visits", "") == str(missing.value).replace("nothing", "")
 

@@ -9,6 +9,7 @@ Only requests are read, never rows or answers.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -111,12 +112,13 @@ def profile(events: Iterable[ActivityEvent], at: float) -> ActivityProfile:
         _datasets([one for one in every if one.elsewhere], at),
     ]
     found = tuple(one for one in signals if one is not None and one.points > 0)
+    hours = Counter(_hour(one) for one in here)
     return ActivityProfile(
         len(last),
         len(before) / days,
         sum(one.refused for one in last),
         sum(one.spent for one in last),
-        tuple(sum(_hour(one) == hour for one in here) for hour in range(24)),
+        tuple(hours[hour] for hour in range(24)),
         tuple(sorted(frozenset[str]().union(*(one.tables for one in here)))),
         round(sum(one.points for one in found), 1),
         found,

@@ -1,17 +1,14 @@
 """Approvals: requests for a role or for a release above a threshold, and decisions on them.
 
-reviewers.py  who may decide: the owner and the reviewers in the policy; never the requester
-access.py     requests for a role of the policy; granted roles
-release.py    requests for a release whose cost needs approval; the effect of a decision on its job
-decision.py   agree, deny, comment, withdraw, revoke, expire
-mail.py       notifications by e-mail
-visibility.py datasets and jobs that a user may see
+requests.py    requests for a role or for a release; who may decide; the effect of a decision on a waiting job
+decision.py    agree, deny, comment, withdraw, revoke, expire
+mail.py        notifications by e-mail
+visibility.py  datasets and jobs that a user may see; roles that were granted to them
 """
 
-from cloister.hub.approvals.access import ask_access, granted_roles
 from cloister.hub.approvals.decision import comment, decide, expire, find, revoke, withdraw
-from cloister.hub.approvals.release import ask_release, close_for
-from cloister.hub.approvals.reviewers import may_decide, reviewers
+from cloister.hub.approvals.requests import ask_access, ask_release, close_for, may_decide, reviewers
+from cloister.hub.approvals.visibility import granted_roles
 from cloister.hub.core.notices import tell
 
 __all__ = [

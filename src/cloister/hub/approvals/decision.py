@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from cloister.hub.approvals.release import let_go, needs_now, turn_away
-from cloister.hub.approvals.reviewers import may_decide, may_see, reviewers
+from cloister.hub.approvals.requests import let_go, may_decide, may_see, needs_now, reviewers, turn_away
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Comment, Decision, Person, Request
 from cloister.hub.core.notices import tell

@@ -1,4 +1,4 @@
-"""Visibility of datasets and jobs for a user. Anything else is reported as not found."""
+"""Find the datasets and jobs that a user may see, and the roles granted to them. All else is reported as not found."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -6,17 +6,27 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from cloister.hub.approvals.access import granted_roles
-from cloister.hub.core.models import Dataset, Job, Person
+from cloister.hub.core.database import now
+from cloister.hub.core.models import Dataset, Job, Person, Request
 from cloister.hub.policy import versions
-from cloister.hub.policy.conditions import Environment, Subject, belongs
+from cloister.hub.policy.conditions import Environment, Grant, Subject, belongs
 from cloister.hub.policy.policy import Policy, Role
 from cloister.privacy.errors import BadPolicy, NotHere
 
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
 
-__all__ = ["SAME", "concerns", "find_dataset", "find_job", "may_know", "not_here", "result_of", "subject_of"]
+__all__ = [
+    "SAME",
+    "concerns",
+    "find_dataset",
+    "find_job",
+    "granted_roles",
+    "may_know",
+    "not_here",
+    "result_of",
+    "subject_of",
+]
 
 SAME = "same_as"  # in place of a result: the id of the job that has it
 
@@ -24,6 +34,21 @@ SAME = "same_as"  # in place of a result: the id of the job that has it
 def subject_of(session: Session, dataset: Dataset, person: Person) -> Subject:
     """Return a user as a dataset's policy sees them, with the roles that granted requests give them now."""
     return Subject.of(person, granted_roles(session, person, dataset))
+
+
+def granted_roles(session: Session, person: Person, dataset: Dataset) -> set[Grant]:
+    """Return the roles of this dataset's policy that requests have given a user, each with its purpose.
+
+    Pass them to `Subject.of(person, granted_roles(…))`. Revoked and ended roles are not included.
+    """
+    wanted = sa.select(Request.role, Request.purpose).where(
+        Request.kind == "access",
+        Request.person_id == person.id,
+        Request.dataset_id == dataset.id,
+        Request.state == "granted",
+        sa.or_(Request.ends.is_(None), Request.ends > now()),
+    )
+    return {Grant(role, purpose) for role, purpose in session.execute(wanted)}
 
 
 def find_dataset(hub: "Hub", session: Session, person: Person, name: str, environment: Environment) -> Dataset:

@@ -2,7 +2,7 @@
 
     settings  database  models  migrations/   configuration and storage
     hub                                       one open hub: settings, database, ledger, keys, audit log
-    keys  secrets                             encryption of tables; tokens and their digests
+    keys                                      encryption of tables; secrets of tokens and their digests
     audit  trail  audit_triggers              the audit log, its hash chain, and triggers that protect it
     logs  metrics  notices  heartbeats        operation
     child_process  cache                      limits on memory and time

@@ -1,11 +1,15 @@
-"""Keys: one data key per dataset, wrapped by the master key, which is never stored in the database.
+"""Keys and secrets: one data key per dataset, wrapped by the master key, which is never stored in the database.
 
 Sealed bytes are `version byte | nonce | AES-256-GCM ciphertext and tag`; the label is authenticated with them, so that
 what was sealed for one thing cannot be passed off as another. Deleting a wrapped key makes everything sealed with it
 unreadable, including every copy of the files: that is how a dataset is shredded.
+
+Of the secret of a session, a token or a link only a hash is stored.
 """
 
+import hashlib
 import os
+import secrets
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
     from cloister.hub.core.models import Dataset
     from cloister.hub.core.settings import Settings
 
-__all__ = ["MasterKey", "OVERHEAD", "seal", "subkey", "unseal"]
+__all__ = ["MasterKey", "OVERHEAD", "digest", "fresh", "seal", "subkey", "unseal"]
 
 _FORM = b"\x01"
 _NONCE = 12
@@ -52,6 +56,16 @@ def unseal(key: bytes, data: bytes, label: str) -> bytes:
 def subkey(key: bytes, label: str) -> bytes:
     """Derive a key for one purpose: no two files are encrypted with the same one."""
     return HKDF(SHA256(), 32, salt=None, info=f"cloister {label}".encode()).derive(key)
+
+
+def fresh(prefix: str = "") -> str:
+    """Return a new secret of 256 bits, in characters that are valid in a URL."""
+    return prefix + secrets.token_urlsafe(32)
+
+
+def digest(secret: str) -> str:
+    """Return the digest of such a secret, which is stored. One round is enough for 256 random bits."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class MasterKey:

@@ -6,12 +6,11 @@ Modules in the order of processing (keys and sealing are in `core/keys`):
     upload        uploads: begun, received in order, resumed, cancelled
     unpack        CSV, gzip and Parquet as batches of rows, within limits
     bounded       work on uploaded files in a process with limits
-    sealed        a table as one encrypted Parquet file, checked at every open
+    tables        sealed files, checked at every open; a version with its rows, or without for plans
     connect       tables that stay elsewhere: PostgreSQL, a folder of Parquet, Spark
     ingest        from uploads or a connection to a version that is ready
-    empty_engine  a version without its rows, for plans
     mock          random rows, from the schema alone
-    datasets      the datasets themselves: created, versioned, opened, paused, deleted
+    datasets      the datasets themselves: created, versioned, paused, deleted
     dataset_view  the datasets and schemas that a user may see: the policy decides
     schema_draft  a first schema for uploaded files
     schema_form   a schema as a form and back

@@ -1,4 +1,4 @@
-"""Datasets: create with a policy, version, open for work, pause, delete.
+"""Datasets: create with a policy, version, pause, delete.
 
 Every function that changes something takes the user and checks that they own the dataset.
 """
@@ -14,17 +14,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from cloister.data.engines.engine import DialectName
 from cloister.data.schema import Schema
-from cloister.data.tables import Tables, open_tables
 from cloister.hub.core.copies import remove_orphaned_copies
 from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.keys import seal
 from cloister.hub.core.models import Dataset, Person, Upload, Version
-from cloister.hub.datasets import ingest
-from cloister.hub.datasets.connect import Link, open_source, read_address
-from cloister.hub.datasets.empty_engine import twin_of
+from cloister.hub.datasets.connect import Link, read_address
+from cloister.hub.datasets.tables import open_for_work, open_twin
 from cloister.hub.datasets.upload import afterwards
 from cloister.hub.policy.text.reader import read
 from cloister.hub.policy.versions import newest as current_page
@@ -56,7 +53,6 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{1,59}")  # no @: the ledger writes dataset@
 _ERASING = "erase-pending-"  # files: each says that a key was erased, and may still be in the write-ahead log
 _COMMITTED_S = 60  # a transaction that made such a file is committed by then
 _TAKEN = ("new",)  # /datasets/new is a page
-_DIALECTS: dict[str, DialectName] = {"sealed": "duckdb", "folder": "duckdb", "postgres": "postgres", "spark": "spark"}
 
 
 # Making and finding
@@ -344,46 +340,6 @@ def _same_unit(session: Session, dataset: Dataset, schema: Schema) -> None:
                     f"in {name} the column {known.unit} names the {schema.unit.name}. A new version cannot name it by "
                     "another column: what was spent protects whom that column names."
                 )
-
-
-# Opening
-
-
-def open_twin(version: Version) -> Tables:
-    """Open the tables without rows, for plans: needs no key, reads nothing, runs nothing."""
-    if version.state != "ready":
-        raise NotNow("this version has no tables yet.")
-    return twin_of(Schema.parse(version.schema, max_bytes=None), _DIALECTS[version.source["kind"]], version.declared)
-
-
-def open_for_work(hub: Hub, dataset: Dataset, version: Version, person: Person | None) -> Tables:
-    """Open the tables with their rows, for a worker only. The audit log records it first.
-
-    Raises:
-        SealBroken: a sealed table is not what was sealed.
-    """
-    with hub.database.reading() as session:  # read again: the owner may have paused or deleted it
-        held = session.get(Dataset, dataset.id)
-    if held is None or held.deleted is not None:
-        raise NotHere("there is no such dataset.")
-    if held.paused:
-        raise NotNow("the owner has paused this dataset.")
-    if version.state != "ready" or version.dataset_id != held.id:
-        raise NotNow("this version has no tables yet.")
-    hub.audit.record(
-        None if person is None else person.id, "tables.opened", f"dataset/{held.name}", version=version.number
-    )
-    return _open(hub, held, version)
-
-
-def _open(hub: Hub, dataset: Dataset, version: Version) -> Tables:
-    key, schema, settings = hub.keys.data_key(dataset), Schema.parse(version.schema, max_bytes=None), hub.settings
-    if version.source["kind"] == "sealed":
-        source: object = ingest.sealed_tables(hub, dataset, version, key)
-    else:
-        source = open_source(settings, dataset, ingest.link_of(dataset, version, key), schema)
-    # Without spilling: what does not fit into memory fails, rather than being written to a disk in clear.
-    return open_tables(source, schema, memory_limit=settings.job_memory, timeout_s=settings.job_seconds, spill=False)
 
 
 # Pausing and deleting

@@ -23,8 +23,8 @@ from cloister.hub.core.keys import seal, unseal
 from cloister.hub.core.models import Dataset, Upload, Version
 from cloister.hub.core.notices import tell
 from cloister.hub.core.settings import Settings
-from cloister.hub.datasets.connect import Link, open_source
-from cloister.hub.datasets.sealed import open_table, write_table
+from cloister.hub.datasets.connect import open_source
+from cloister.hub.datasets.tables import link_of, open_files, sealed_name, sealed_tables, write_table
 from cloister.hub.datasets.unpack import GROWTH, Unpacked, unpack
 from cloister.hub.datasets.upload import chunks
 from cloister.privacy.errors import BadSchema, CloisterError
@@ -32,7 +32,7 @@ from cloister.privacy.errors import BadSchema, CloisterError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["fit_of_version", "give_up", "link_of", "prepare", "sealed_name", "sealed_tables", "unpacked"]
+__all__ = ["fit_of_version", "give_up", "prepare", "unpacked"]
 
 Progress = Callable[[float, str], None]
 _MOST_COUNTED = 500_000_000  # number of values of a version that are checked against the schema
@@ -81,23 +81,6 @@ class _Done:
 # Sealing
 
 
-def sealed_name(dataset: Dataset, number: int, table: str) -> str:
-    """Return the name to which a sealed file is bound."""
-    return f"{dataset.name}/{number}/{table}"
-
-
-def sealed_tables(hub: Hub, dataset: Dataset, version: Version, key: bytes) -> "dict[str, Any]":
-    """Open a version's sealed tables, after checking them."""
-    return _opened(hub, dataset, version.number, version.source["files"], key)
-
-
-def _opened(hub: Hub, dataset: Dataset, number: int, files: Mapping[str, Any], key: bytes) -> "dict[str, Any]":
-    return {
-        table: open_table(hub.folder / "sealed" / file["path"], file, key, sealed_name(dataset, number, table))
-        for table, file in files.items()
-    }
-
-
 def unpacked(hub: Hub, upload: Upload, key: bytes) -> tuple[Unpacked, Any]:
     """Open an upload; return it and its reader, which knows its position."""
     reader = chunks(hub, upload, key).open(upload.size)
@@ -137,7 +120,7 @@ def _seal(
 
 def _counted(hub: Hub, dataset: Dataset, version: Version, schema: Schema, key: bytes, files: Mapping[str, Any]) -> str:
     """Count the rows that the schema leaves out, sealed with the dataset's key; empty if that takes too much."""
-    sealed = _opened(hub, dataset, version.number, files, key)
+    sealed = open_files(hub, dataset, version.number, files, key)
     if sum(sealed[name].count_rows() * len(table.columns) for name, table in schema.tables.items()) > _MOST_COUNTED:
         return ""
     try:
@@ -233,11 +216,6 @@ def _watched(
 
 
 # Connections
-
-
-def link_of(dataset: Dataset, version: Version, key: bytes) -> Link:
-    """Return the sealed address of a connected version."""
-    return Link.from_bytes(unseal(key, bytes.fromhex(version.source["sealed"]), f"address of {dataset.name}"))
 
 
 def _reach(

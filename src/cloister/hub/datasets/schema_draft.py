@@ -17,6 +17,7 @@ from cloister.hub.core.settings import Settings
 from cloister.hub.datasets import ingest
 from cloister.hub.datasets.bounded import run_bounded
 from cloister.hub.datasets.datasets import versions
+from cloister.hub.datasets.tables import sealed_tables
 from cloister.privacy.errors import NotHere, NotNow
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def _tables(hub: Hub, dataset_id: int, rows: int) -> "dict[str, pa.Table]":
         head = islice(file.tables(file.schema.names), 1) if rows else ()
         found[table] = pa.concat_tables([file.schema.empty_table(), *head]).slice(0, rows)
     if not found and ready is not None:
-        for table, one in ingest.sealed_tables(hub, dataset, ready, key).items():
+        for table, one in sealed_tables(hub, dataset, ready, key).items():
             found[table] = one.head(rows) if rows else one.schema.empty_table()
     if not found:
         raise NotNow("there is no complete file to draft from. Send one first.")

@@ -2,10 +2,9 @@
 
     gateway.py        policy, plan, limits and approval of every request; then the queue
     planner.py        plans in child processes, with limits of time and memory
-    authorise.py      the policy's decision on one job, for the gateway and for workers
+    authorise.py      the policy's decision on one job: for the gateway, and for a worker before the charge
     limits.py         limits per user, period and request, reserved exactly before the ledger is charged
     queue.py          jobs in the database: claimed by one worker only, fair between users, recovered after a crash
-    job_context.py    the policy's decision on a running job: before its tables are opened and before its charge
     job_ledger.py     the ledger for one job: decided again, reserved and recorded before anything is charged
     trust_model.py    where work runs, and who could see rows there
     dataset_pool.py   datasets kept open between jobs

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -30,7 +31,9 @@ from cloister.query.answer_cache import AnswerCache
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
 
-__all__ = ["OpenDataset", "PersonReleases", "DatasetPool", "dataset_for_person"]
+__all__ = ["OpenDataset", "PersonReleases", "DatasetPool", "dataset_for_person", "twins"]
+
+_TWINS: "WeakKeyDictionary[Hub, DatasetPool]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,15 @@ class DatasetPool:
     def close(self) -> None:
         """Close everything."""
         self.forget(self.datasets())
+
+
+def twins(hub: "Hub") -> DatasetPool:
+    """Return the tables without rows on which this process plans."""
+    from cloister.hub.datasets.tables import open_twin
+
+    if hub not in _TWINS:
+        _TWINS.setdefault(hub, DatasetPool(hub, lambda _, version, __: open_twin(version), most=200))
+    return _TWINS[hub]
 
 
 def dataset_for_person(

@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -24,10 +23,10 @@ from cloister.hub.approvals.visibility import concerns, find_dataset, find_job, 
 from cloister.hub.core.database import now
 from cloister.hub.core.models import AuditEntry, Dataset, Job, Person
 from cloister.hub.jobs import limits
-from cloister.hub.jobs.authorise import JobRequest, authorise, basis_of, require_open
-from cloister.hub.jobs.dataset_pool import DatasetPool, OpenDataset, PersonReleases, dataset_for_person
+from cloister.hub.jobs.authorise import BASIS, JobRequest, authorise, basis_of, require_open
+from cloister.hub.jobs.dataset_pool import PersonReleases, dataset_for_person, twins
 from cloister.hub.jobs.job_ledger import ClosedBook
-from cloister.hub.jobs.job_types import JobType, Planned, kind_of
+from cloister.hub.jobs.job_types import Planned, kind_of
 from cloister.hub.jobs.trust_model import trust_model_of
 from cloister.hub.policy import cost, versions
 from cloister.hub.policy.decide import Environment, Subject, Verdict, decide
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BASIS",
+    "JobOrder",
     "Passed",
     "cancel",
     "explain",
@@ -54,13 +54,30 @@ __all__ = [
     "submit",
 ]
 
-_TWINS: "WeakKeyDictionary[Hub, DatasetPool]" = WeakKeyDictionary()
 DENIED, PLANNED = "work.denied", "work.planned"  # decisions in the audit log
 _MOST_QUEUED = 1000  # of one user's jobs: the queue is no storage
 _MOST_WAITING = 20  # of one user's jobs on one dataset that wait for a decision
 _SEALED = "sealed"  # in an entry of the audit log: what its user may read
-BASIS = "planned on"  # in a job's plan
 _MOST_PLAN = 200_000  # characters of a plan that are kept with its job
+
+
+@dataclass(frozen=True, slots=True)
+class JobOrder:
+    """Request for a job, as it arrives.
+
+    Attributes:
+        dataset: the name of the dataset.
+        kind: the name of the job type.
+        form: the fields, as they were sent.
+        purpose: the stated purpose.
+        environment: the time and place.
+    """
+
+    dataset: str
+    kind: str
+    form: Mapping[str, Any]
+    purpose: str
+    environment: Environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,55 +101,51 @@ class Passed:
     tables: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """Dataset that a user may see, with its policy and the user as the policy sees them."""
+
+    dataset: Dataset
+    policy: Policy
+    number: int
+    subject: Subject
+
+    def payer(self, hub: "Hub", person: Person) -> limits.Payer:
+        """Return the user as the one who pays on this dataset."""
+        return limits.Payer(self.dataset, person.id, self.policy, hub.ledger)
+
+
 # The way through
 
 
-def plan(
-    hub: "Hub",
-    person: Person,
-    dataset_name: str,
-    kind: str,
-    form: Mapping[str, Any],
-    purpose: str,
-    environment: Environment,
-    passed: Passed | None = None,
-) -> Planned:
+def plan(hub: "Hub", person: Person, order: JobOrder, passed: Passed | None = None) -> Planned:
     """Return the cost of a job and the expected error of its answer. Costs nothing.
 
     Raises:
         NotHere: there is no such dataset for this user.
         Denied: the policy refuses; the audit log records it.
     """
-    passed = passed or pass_gate(hub, person, dataset_name, kind, form, purpose, environment)
+    passed = passed or pass_gate(hub, person, order)
     planned, verdict = passed.planned, passed.verdict
     notes = list(planned.notes)
     if verdict.needs:
         who = "1 person" if verdict.needs == 1 else f"{verdict.needs} people"
         notes.append(f"{who} must agree before it runs")
     with hub.database.reading() as session:
-        dataset, policy, *_ = _known(hub, session, person, dataset_name, environment)
-        over = _over(hub, session, dataset, policy, person, planned.loss, planned.own, verdict.needs)
+        known = _known(hub, session, person, order.dataset, order.environment)
+        over = _over(session, known.payer(hub, person), planned.loss, planned.own, verdict.needs)
     blocked = "" if over is None else sentence_of(over[1])
     if over is not None:
         notes.append(blocked)
         verdict = verdict.over(over[0], blocked)
     number = hub.audit.record(
-        person.id, PLANNED, f"dataset/{dataset_name}", kind=kind, cost=planned.loss, own=planned.own,
-        **_for_audit(hub, person, dataset_name, verdict),
+        person.id, PLANNED, f"dataset/{order.dataset}", kind=order.kind, cost=planned.loss, own=planned.own,
+        **_for_audit(hub, person, order.dataset, verdict),
     )  # fmt: skip
     return replace(planned, notes=tuple(notes), blocked=blocked, decision=number)
 
 
-def submit(
-    hub: "Hub",
-    person: Person,
-    dataset_name: str,
-    kind: str,
-    form: Mapping[str, Any],
-    purpose: str,
-    environment: Environment,
-    passed: Passed | None = None,
-) -> Job:
+def submit(hub: "Hub", person: Person, order: JobOrder, passed: Passed | None = None) -> Job:
     """Queue a job, or let it wait for an approval.
 
     Raises:
@@ -141,44 +154,35 @@ def submit(
         OverBudget: it would exceed a limit at present.
         NotNow: the dataset is paused or has no tables.
     """
-    passed = passed or pass_gate(hub, person, dataset_name, kind, form, purpose, environment)
+    passed = passed or pass_gate(hub, person, order)
     planned, verdict = passed.planned, passed.verdict
     with hub.database.reading() as session:
-        dataset, policy, *_ = _known(hub, session, person, dataset_name, environment)
-    require_open(dataset, person)
+        known = _known(hub, session, person, order.dataset, order.environment)
+    require_open(known.dataset, person)
     with hub.database.writing() as session:
-        over = _over(hub, session, dataset, policy, person, planned.loss, planned.own, verdict.needs)
+        over = _over(session, known.payer(hub, person), planned.loss, planned.own, verdict.needs)
         if over is None:
-            _require_room(hub, session, person, dataset, verdict.needs)
-            return _enter(hub, session, person, dataset, kind, purpose, environment, passed)
+            _require_room(hub, session, person, known.dataset, verdict.needs)
+            return _enter(hub, session, person, known.dataset, order, passed)
     limit, error = over
     refused = verdict.over(limit, sentence_of(error))
-    error.decision = _denied(hub, person, dataset_name, kind, refused, planned.own)
+    error.decision = _denied(hub, person, order, refused, planned.own)
     raise error
 
 
-def _enter(
-    hub: "Hub",
-    session: Session,
-    person: Person,
-    dataset: Dataset,
-    kind: str,
-    purpose: str,
-    environment: Environment,
-    passed: Passed,
-) -> Job:
+def _enter(hub: "Hub", session: Session, person: Person, dataset: Dataset, order: JobOrder, passed: Passed) -> Job:
     """Store a job, and request approvals if the policy requires them."""
-    from cloister.hub.approvals.release import ask_release
+    from cloister.hub.approvals.requests import ask_release
 
     planned, verdict = passed.planned, passed.verdict
     job = Job(
-        kind=kind,
+        kind=order.kind,
         dataset_id=dataset.id,
         person_id=person.id,
-        purpose=purpose,
+        purpose=order.purpose,
         parameters=passed.parameters,
         plan={**_kept(planned), BASIS: passed.basis, TABLES: list(passed.tables)},
-        environment={"country": environment.country, "network": environment.network},
+        environment={"country": order.environment.country, "network": order.environment.network},
         policy_number=passed.number,
         state="waiting" if verdict.needs else "queued",
     )
@@ -190,7 +194,7 @@ def _enter(
         "job.submitted",
         f"job/{job.id}",
         dataset=dataset.name,
-        kind=kind,
+        kind=order.kind,
         cost=planned.loss,
         own=planned.own,
         **verdict.for_audit(),
@@ -220,15 +224,7 @@ def _require_room(hub: "Hub", session: Session, person: Person, dataset: Dataset
         raise NotNow(f"{_MOST_WAITING} jobs of yours wait for somebody to agree. Wait for a decision, or cancel some.")
 
 
-def pass_gate(
-    hub: "Hub",
-    person: Person,
-    dataset_name: str,
-    kind: str,
-    form: Mapping[str, Any],
-    purpose: str,
-    environment: Environment,
-) -> Passed:
+def pass_gate(hub: "Hub", person: Person, order: JobOrder) -> Passed:
     """Decide by the policy, and plan on tables without rows.
 
     Raises:
@@ -236,24 +232,28 @@ def pass_gate(
         Denied: the policy refuses; the audit log records it.
         BadInput, Refused: the request cannot be planned.
     """
-    work = kind_of(kind)
-    parameters = work.parse(form)
+    work = kind_of(order.kind)
+    parameters = work.parse(order.form)
     with hub.database.reading() as session:
-        dataset, policy, number, subject = _known(hub, session, person, dataset_name, environment)
+        known = _known(hub, session, person, order.dataset, order.environment)
+        dataset = known.dataset
         trust_model_of(dataset.trust)
         require_open(dataset, person)
         from cloister.hub.datasets.datasets import newest
 
         version = newest(session, dataset)
     opened = twins(hub).get(dataset, version, person)
-    request = JobRequest(policy, number, subject, work, purpose, environment)
+    request = JobRequest(known.policy, known.number, known.subject, work, order.purpose, order.environment)
     tables, verdict = authorise(
-        request, opened.data.schema, parameters, require=lambda said: _require(hub, person, dataset_name, kind, said)
+        request, opened.data.schema, parameters, require=lambda said: _require(hub, person, order, said)
     )
-    planned = _plan(hub, dataset, person, opened, verdict, work, parameters)
+    own = twins(hub).account(dataset, person)
+    received = PersonReleases(hub, dataset.id, person.id)
+    # No lock of the open version: an empty engine runs nothing and has no state, and the rest is copied.
+    planned = work.plan(dataset_for_person(opened, own, verdict.view, ClosedBook(hub.ledger), received), parameters)
     if dataset.owner_id != person.id:
-        known = decide(policy, number, subject, SEE_SCHEMA, "", environment)
-        if not (known.allowed and all(_shows_all(one.view, opened.data.schema, tables) for one in (verdict, known))):
+        seen = decide(known.policy, known.number, known.subject, SEE_SCHEMA, "", order.environment)
+        if not (seen.allowed and all(_shows_all(one.view, opened.data.schema, tables) for one in (verdict, seen))):
             planned = replace(planned, statements=())  # they name what the view hides, and its rules
     if planned.cells > hub.settings.result_cells:
         raise QueryRefused(
@@ -262,9 +262,9 @@ def pass_gate(
         )
     if planned.own.amount:  # a stored release is judged like a new one: it is new to this user
         verdict = request.decide(tables, planned.own)
-        _require(hub, person, dataset_name, kind, verdict, planned.own)
+        _require(hub, person, order, verdict, planned.own)
     basis = basis_of(version, tables, verdict)
-    return Passed(number, parameters, planned, replace(verdict, view=None), basis, tables)
+    return Passed(known.number, parameters, planned, replace(verdict, view=None), basis, tables)
 
 
 def _shows_all(view: Mapping[str, TableView] | None, schema: Schema, tables: Collection[str]) -> bool:
@@ -273,9 +273,7 @@ def _shows_all(view: Mapping[str, TableView] | None, schema: Schema, tables: Col
     return all(name in seen and shows_all(seen[name], schema.tables[name]) for name in tables)
 
 
-def _known(
-    hub: "Hub", session: Session, person: Person, name: str, environment: Environment
-) -> tuple[Dataset, Policy, int, Subject]:
+def _known(hub: "Hub", session: Session, person: Person, name: str, environment: Environment) -> _Known:
     """Return a dataset and its policy, for a user who may see it."""
     found = session.scalar(sa.select(Dataset).where(Dataset.name == name, Dataset.deleted.is_(None)))
     if found is None:
@@ -289,22 +287,7 @@ def _known(
     subject = subject_of(session, found, person)
     if found.owner_id != person.id and not concerns(policy, person, subject, environment):
         raise not_here(name)
-    return found, policy, number, subject
-
-
-def _plan(
-    hub: "Hub",
-    dataset: Dataset,
-    person: Person,
-    opened: OpenDataset,
-    verdict: Verdict,
-    kind: JobType,
-    parameters: Mapping[str, Any],
-) -> Planned:
-    own = twins(hub).account(dataset, person)
-    received = PersonReleases(hub, dataset.id, person.id)
-    # No lock of the open version: an empty engine runs nothing and has no state, and the rest is copied.
-    return kind.plan(dataset_for_person(opened, own, verdict.view, ClosedBook(hub.ledger), received), parameters)
+    return _Known(found, policy, number, subject)
 
 
 def _kept(planned: Planned) -> dict[str, Any]:
@@ -315,20 +298,18 @@ def _kept(planned: Planned) -> dict[str, Any]:
     return whole
 
 
-def _require(
-    hub: "Hub", person: Person, dataset_name: str, kind: str, verdict: Verdict, loss: Loss | None = None
-) -> None:
+def _require(hub: "Hub", person: Person, order: JobOrder, verdict: Verdict, loss: Loss | None = None) -> None:
     try:
         verdict.require()
     except Denied as error:
-        error.decision = _denied(hub, person, dataset_name, kind, verdict, loss)
+        error.decision = _denied(hub, person, order, verdict, loss)
         raise
 
 
-def _denied(hub: "Hub", person: Person, dataset_name: str, kind: str, verdict: Verdict, loss: Loss | None) -> int:
+def _denied(hub: "Hub", person: Person, order: JobOrder, verdict: Verdict, loss: Loss | None) -> int:
     """Record a refusal; return its number, by which `recall` finds it."""
-    told = _for_audit(hub, person, dataset_name, verdict)
-    return hub.audit.record(person.id, DENIED, f"dataset/{dataset_name}", kind=kind, cost=loss, **told)
+    told = _for_audit(hub, person, order.dataset, verdict)
+    return hub.audit.record(person.id, DENIED, f"dataset/{order.dataset}", kind=order.kind, cost=loss, **told)
 
 
 def _for_audit(hub: "Hub", person: Person, dataset_name: str, verdict: Verdict) -> dict[str, Any]:
@@ -342,47 +323,37 @@ def _decision_label(person: Person, dataset_name: str) -> str:
     return f"a decision about person {person.id} and {dataset_name}"
 
 
-def _over(
-    hub: "Hub", session: Session, dataset: Dataset, policy: Policy, person: Person, loss: Loss, own: Loss, needs: int
-) -> tuple[str, OverBudget] | None:
+def _over(session: Session, payer: limits.Payer, loss: Loss, own: Loss, needs: int) -> tuple[str, OverBudget] | None:
     """Return the limit that a request would exceed at present, and by how much; the charge checks again.
 
     Args:
-        hub, session, dataset, policy, person: the current state.
+        session: a session.
+        payer: the user, the dataset and its policy.
         loss: the loss of the dataset's account.
         own: the loss of the user's account.
         needs: the required approvals; if any, all waiting requests together must be within the limits.
     """
-    over = limits.passed(session, dataset, person.id, policy, loss, own, hub.ledger)
+    over = limits.passed(session, payer, loss, own)
     if over is not None:
         return over
     try:
         if loss.amount:
-            hub.ledger.balance(dataset.name).add(loss)
+            payer.ledger.balance(payer.dataset.name).add(loss)
         if own.amount:  # a user without earlier requests has no account of their own
-            for mine in hub.ledger.balances(f"{dataset.name}@{analyst(person.id)}"):
+            for mine in payer.ledger.balances(f"{payer.dataset.name}@{analyst(payer.person_id)}"):
                 mine.add(own)
     except OverBudget as error:
         return "lifetime", error
     if not needs:
         return None
-    held = limits.waiting(session, dataset, person.id)
+    held = limits.waiting(session, payer.dataset, payer.person_id)
     none = Loss.nothing(own.measure, own.relation)
-    return limits.passed(session, dataset, person.id, policy, none, own, hub.ledger, held)
+    return limits.passed(session, payer, none, own, held)
 
 
 def sentence_of(error: CloisterError) -> str:
     """Return the message of an error without its code."""
     return str(error).removeprefix(f"{error.code}: ")
-
-
-def twins(hub: "Hub") -> DatasetPool:
-    """Return the tables without rows on which this process plans."""
-    from cloister.hub.datasets.datasets import open_twin
-
-    if hub not in _TWINS:
-        _TWINS.setdefault(hub, DatasetPool(hub, lambda _, version, __: open_twin(version), most=200))
-    return _TWINS[hub]
 
 
 # Looking
@@ -413,11 +384,11 @@ def explain(
     """
     loss = cost.parse(spend) if spend else None
     with hub.database.reading() as session:
-        dataset, policy, number, subject = _known(hub, session, person, dataset_name, environment)
-        loss = None if loss is None else cost.price(policy, loss)
-        verdict = decide(policy, number, subject, operation, purpose, environment, loss=loss)
+        known = _known(hub, session, person, dataset_name, environment)
+        loss = None if loss is None else cost.price(known.policy, loss)
+        verdict = decide(known.policy, known.number, known.subject, operation, purpose, environment, loss=loss)
         if verdict.allowed and loss is not None:
-            over = _over(hub, session, dataset, policy, person, loss, loss, verdict.needs)
+            over = _over(session, known.payer(hub, person), loss, loss, verdict.needs)
             verdict = verdict if over is None else verdict.over(over[0], sentence_of(over[1]))
     hub.audit.record(person.id, "policy.explained", f"dataset/{dataset_name}", cost=loss, **verdict.for_audit())
     return verdict
@@ -454,7 +425,7 @@ def cancel(hub: "Hub", person: Person, job_id: int) -> Job:
         NotHere: it is not this user's.
         NotNow: it has ended, or was charged: then the charge stands, and its result will come.
     """
-    from cloister.hub.approvals.release import close_for
+    from cloister.hub.approvals.requests import close_for
 
     with hub.database.writing() as session:
         if find_job(session, person, job_id).person_id != person.id:
@@ -483,7 +454,7 @@ def forget(hub: "Hub", person: Person, job_id: int) -> None:
         if found.person_id != person.id or found.result is None:
             raise NotHere(f"there is no result of a job {job_id} of yours.")
         if found.parameters.get("handed in"):
-            raise NotNow("a table that was handed in stays for those who may take it.")
+            raise NotNow("an uploaded table stays for those who may download it.")
         gone: dict[str, Any] = {"result": None, "size": None, "stage": "you removed its result"}
         session.execute(sa.update(Job).where(Job.id == job_id).values(**gone))
         hub.audit.write(session, person.id, "result.removed", f"job/{job_id}", dataset=found.dataset.name)

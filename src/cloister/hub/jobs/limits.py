@@ -7,7 +7,7 @@ adds a row locks the dataset's rows until it ends, so concurrent jobs cannot spe
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from types import MappingProxyType
 
@@ -24,9 +24,26 @@ from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import show
 
-__all__ = ["check", "give_back", "passed", "room", "set_aside", "spent_by", "spent_since", "waiting"]
+__all__ = ["Payer", "check", "give_back", "passed", "room", "set_aside", "spent_by", "spent_since", "waiting"]
 
 _DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Payer:
+    """User whose requests on a dataset count against the limits of its policy.
+
+    Attributes:
+        dataset: the dataset.
+        person_id: the user.
+        policy: the policy with the limits.
+        ledger: for charges that a restored hub's database no longer has.
+    """
+
+    dataset: Dataset
+    person_id: int
+    policy: Policy
+    ledger: Ledger
 
 
 def set_aside(session: Session, job: Job, policy: Policy, loss: Loss, own: Loss, ledger: Ledger) -> None:
@@ -52,7 +69,7 @@ def set_aside(session: Session, job: Job, policy: Policy, loss: Loss, own: Loss,
         give_back(session, job.id)
         session.flush()
     total, own_total = _totals(session, job.dataset_id, job.person_id, loss, known)
-    found = _passed(session, job.dataset_id, policy, loss, own, total, own_total)
+    found = _passed(session, job.dataset_id, policy, (loss, own), (total, own_total))
     if found is not None:
         raise found[1]
     session.add(
@@ -94,53 +111,44 @@ def give_back(session: Session, job_id: int, part: tuple[Loss, Loss] | None = No
         mine.loss, mine.own = (Loss.from_json(mine.loss) - loss).to_json(), (Loss.from_json(mine.own) - own).to_json()
 
 
-def check(
-    session: Session, dataset: Dataset, person_id: int, policy: Policy, loss: Loss, own: Loss, ledger: Ledger
-) -> None:
+def check(session: Session, payer: Payer, loss: Loss, own: Loss) -> None:
     """Refuse a loss above the current limit of a request, of the user or of the period.
 
     Raises:
         OverBudget: with what was asked, what is left and what is missing.
     """
-    found = passed(session, dataset, person_id, policy, loss, own, ledger)
+    found = passed(session, payer, loss, own)
     if found is not None:
         raise found[1]
 
 
 def passed(
-    session: Session,
-    dataset: Dataset,
-    person_id: int,
-    policy: Policy,
-    loss: Loss,
-    own: Loss,
-    ledger: Ledger,
-    held: Mapping[int, Loss] = MappingProxyType({}),
+    session: Session, payer: Payer, loss: Loss, own: Loss, held: Mapping[int, Loss] = MappingProxyType({})
 ) -> tuple[str, OverBudget] | None:
     """Return the first limit that would be exceeded now, by its word in the policy, and by how much; None if none is.
 
     Args:
-        session, dataset, person_id, policy, ledger: the current state.
+        session: a session.
+        payer: the user, the dataset and its policy.
         loss: the loss of the dataset's account.
         own: the loss of the user's account.
-        held: the cost of the user's jobs that wait for approval, by id; counted in the user's
-            limit.
+        held: the cost of the user's jobs that wait for approval, by id; counted in the user's limit.
     """
-    known = _charged(ledger, dataset.name, person_id, loss)
-    totals = _totals(session, dataset.id, person_id, loss, known)
-    return _passed(session, dataset.id, policy, loss, own, *totals, held)
+    known = _charged(payer.ledger, payer.dataset.name, payer.person_id, loss)
+    totals = _totals(session, payer.dataset.id, payer.person_id, loss, known)
+    return _passed(session, payer.dataset.id, payer.policy, (loss, own), totals, held)
 
 
 def _passed(
     session: Session,
     dataset_id: int,
     policy: Policy,
-    loss: Loss,
-    own: Loss,
-    total: Loss,
-    own_total: Loss,
+    losses: tuple[Loss, Loss],
+    totals: tuple[Loss, Loss],
     held: Mapping[int, Loss] = MappingProxyType({}),
 ) -> tuple[str, OverBudget] | None:
+    """Compare a loss with the limits. Losses and totals are those of the dataset's account and of the user's own."""
+    (loss, own), (total, own_total) = losses, totals
     budget, word = policy.budget, "per_request"
     try:
         if own.amount:  # never less than the dataset pays: a stored release counts for the user who receives it now
@@ -165,13 +173,14 @@ def waiting(session: Session, dataset: Dataset, person_id: int) -> dict[int, Los
     return {number: Loss.from_json(plan["own"]) for number, plan in session.execute(jobs)}
 
 
-def room(session: Session, dataset: Dataset, person_id: int, policy: Policy, ledger: Ledger) -> Loss:
+def room(session: Session, payer: Payer) -> Loss:
     """Return the largest loss within every limit at present, rounded down to two digits; without a delta.
 
     The cost of the user's waiting jobs counts as spent by them: the next one may have to wait too.
     """
+    dataset, person_id, ledger = payer.dataset, payer.person_id, payer.ledger
     left = ledger.balance(dataset.name).left
-    budget = policy.budget
+    budget = payer.policy.budget
     rooms = [left.amount]
     if budget.per_request is not None:
         rooms.append(cost.cap(budget.per_request).amount)

@@ -15,7 +15,7 @@ import logging
 import signal
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -29,8 +29,7 @@ from cloister.hub.core.logs import error_facts
 from cloister.hub.core.models import Person
 from cloister.hub.core.settings import Settings
 from cloister.hub.jobs import gateway
-from cloister.hub.jobs.gateway import Passed
-from cloister.hub.policy.conditions import Environment
+from cloister.hub.jobs.gateway import JobOrder, Passed
 from cloister.privacy.errors import BadForm, CloisterError, NotNow, StoreFailed, TooMany
 
 __all__ = ["PlanRequest", "Planner"]
@@ -47,11 +46,7 @@ class PlanRequest:
     """Request for a plan, as a child gets it."""
 
     person_id: int
-    dataset: str
-    kind: str
-    form: Mapping[str, Any]
-    purpose: str
-    environment: Environment
+    order: JobOrder
 
 
 class Planner:
@@ -189,7 +184,7 @@ class _Plans:
         if answer[0] in ("limit", "gone", "failed", "died"):
             self.kill()
         if answer[0] == "limit":
-            _LOG.warning("a plan was stopped", extra={"facts": {"kind": asked.kind, "person": asked.person_id}})
+            _LOG.warning("a plan was stopped", extra={"facts": {"kind": asked.order.kind, "person": asked.person_id}})
         return answer
 
     def _answer(self, seconds: float, stop: threading.Event) -> tuple[str, Any]:
@@ -238,7 +233,7 @@ def _answered(hub: Hub, asked: PlanRequest) -> tuple[str, Any]:
     try:
         with hub.database.reading() as session:
             person = session.get_one(Person, asked.person_id)
-        passed = gateway.pass_gate(hub, person, asked.dataset, asked.kind, asked.form, asked.purpose, asked.environment)
+        passed = gateway.pass_gate(hub, person, asked.order)
     except CloisterError as error:
         return "refused", told(error)
     except sa.exc.OperationalError:

@@ -22,8 +22,8 @@ from cloister.hub.core.keys import seal, unseal
 from cloister.hub.core.models import Dataset, Job
 from cloister.hub.core.notices import tell
 from cloister.hub.jobs import queue
+from cloister.hub.jobs.authorise import JobContext, open_job_context
 from cloister.hub.jobs.dataset_pool import DatasetPool, PersonReleases, dataset_for_person
-from cloister.hub.jobs.job_context import JobContext, open_job_context
 from cloister.hub.jobs.job_ledger import Cancelled, JobLedger, Lost
 from cloister.hub.jobs.job_types import Done
 from cloister.hub.policy import versions

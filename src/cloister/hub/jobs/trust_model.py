@@ -68,9 +68,9 @@ class Curator:
 
     def open(self, hub: "Hub", dataset: "Dataset", version: "Version", person: "Person") -> Tables:
         """Open the sealed tables with the dataset's key."""
-        from cloister.hub.datasets import datasets
+        from cloister.hub.datasets.tables import open_for_work
 
-        return datasets.open_for_work(hub, dataset, version, person)
+        return open_for_work(hub, dataset, version, person)
 
 
 TRUST_MODELS: Mapping[str, TrustModel] = MappingProxyType({one.name: one for one in (Curator(),)})

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.data.schema_file import to_yaml
-from cloister.hub.approvals.access import ask_access
 from cloister.hub.approvals.decision import comment, decide
+from cloister.hub.approvals.requests import ask_access
 from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Dataset, Job, Organisation, Person, Request, SavedQuery
@@ -262,9 +262,10 @@ def _work(hub: Hub, ada: Person, ben: Person) -> None:
         (ada, "visits", "profile", {"table": "visits", "spend": "rho 0.01"}, "health-research"),
         (ada, "visits", "query", {"sql": _COST, "spend": "rho 0.02"}, "health-research"),  # waits for an approval
     ):
-        gateway.submit(hub, person, name, kind, form, purpose, here)
+        gateway.submit(hub, person, gateway.JobOrder(name, kind, form, purpose, here))
     with suppress(Denied):  # so that there is a refusal with its reasons
-        gateway.submit(hub, ben, "visits", "query", {"sql": _OLD, "spend": "rho 0.001"}, "marketing", here)
+        form = {"sql": _OLD, "spend": "rho 0.001"}
+        gateway.submit(hub, ben, gateway.JobOrder("visits", "query", form, "marketing", here))
     with hub.database.writing() as session:
         dataset = datasets.find(session, "visits")
         session.add(SavedQuery(person_id=ada.id, dataset_id=dataset.id, name="Wards at a glance", sql=_GLANCE))

@@ -8,7 +8,7 @@ views.py              columns, rows and transforms that a role sees of a table, 
 decide.py             subject, operation, purpose, environment → Verdict; pure, denied by default
 signature.py          signatures on policies, and the label of results derived from the data
 versions.py           the versions in the hub's database
-text/yaml_page.py     YAML with the line of every word
+text/yaml_page.py     problems with the line of every word (data/strict_yaml parses)
 text/reader.py        text to values, strictly
 text/roles.py         the roles in the text
 text/writer.py        values to text

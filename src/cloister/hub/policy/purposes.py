@@ -32,7 +32,7 @@ PURPOSES: Mapping[str, Purpose] = {
         Purpose("academic-research", "Research at universities and public institutes", "research"),
         Purpose("commercial-research", "Research for a product or a company", "research"),
         Purpose("health-research", "Research on health and disease", "research"),
-        Purpose("epidemiology", "How diseases spread and whom they meet", "health-research"),
+        Purpose("epidemiology", "Epidemiology", "health-research"),
         Purpose("clinical-research", "Trials, treatments and their outcomes", "health-research"),
         Purpose("health-services-research", "How care is organised, used and paid for", "health-research"),
         Purpose("social-research", "Research on people and society", "research"),

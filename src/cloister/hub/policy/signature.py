@@ -59,7 +59,7 @@ class Label:
             UploadRefused: there is none, or a part of it was cut off.
         """
         if not text:
-            raise UploadRefused("this result carries no policy label, so nobody knows what it may be used for.")
+            raise UploadRefused("this result comes without usage terms, so nobody knows what it may be used for.")
         try:
             raw = text.encode() if isinstance(text, str) else text
             record = json.loads(raw)
@@ -68,7 +68,7 @@ class Label:
         except (ValueError, TypeError, KeyError, RecursionError, BadInput):
             whole = False
         if not whole or not isinstance(found.signature, str):
-            raise UploadRefused("the policy label is not whole. Ask for the result with the label as it was made.")
+            raise UploadRefused("the usage terms are not whole. Ask for the result with the terms as they were made.")
         return found
 
     def text(self) -> str:
@@ -121,9 +121,9 @@ def import_check(
     found = Label.parse(text)
     body = found.body
     if body["form"] != FORM or not key.verify(_LABEL + canonical(body), found.signature):
-        raise UploadRefused("the policy label was changed, or another hub made it. Check the key you pinned.")
+        raise UploadRefused("the usage terms were changed, or another hub made them. Check the key you pinned.")
     if body["result"] != _hash(result):
-        raise UploadRefused("the policy label belongs to another result. Ask for the two together.")
+        raise UploadRefused("the usage terms belong to another result. Ask for the two together.")
     if body["residency"] and country not in body["residency"]:
         places = ", ".join(body["residency"])
         raise UploadRefused(

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from cloister.hub.core.keys import digest, fresh
 from cloister.hub.core.models import Invitation, Survey
-from cloister.hub.core.secrets import digest, fresh
 from cloister.local.survey.envelope import unpack
 from cloister.privacy.errors import BadForm, Broken, Denied, NotNow
 from cloister.vault import BlindKey, admit, key_fingerprint

@@ -273,22 +273,7 @@ def _options(told: Any) -> tuple[str, ...]:
 def _levels(told: Any) -> tuple[PrivacyLevel, ...]:
     """Read levels from a list of names and epsilons, or from lines like `strong 0.5`."""
     listed = [one.split() for one in told.splitlines() if one.strip()] if isinstance(told, str) else told
-    levels = []
-    for one in listed if isinstance(listed, Sequence) else ():
-        parts = (one.name, one.epsilon) if isinstance(one, PrivacyLevel) else one
-        if isinstance(parts, Mapping):
-            parts = parts.get("name"), parts.get("epsilon")
-        if (
-            not isinstance(parts, list | tuple)
-            or len(parts) != 2
-            or not isinstance(parts[0], str)
-            or not re.fullmatch(r"[\w-]{1,20}", parts[0])
-        ):
-            raise BadForm("a level is a word and an epsilon, such as `strong 0.5`.")
-        try:
-            levels.append(PrivacyLevel(parts[0], str(local.epsilon(str(parts[1])).amount)))
-        except BadInput:
-            raise BadForm(f"the epsilon of the level {parts[0]} is a number above 0, such as 0.5.") from None
+    levels = [_level(one) for one in listed] if isinstance(listed, Sequence) else []
     if any(len(one.epsilon) > _MOST_DIGITS for one in levels):
         raise BadForm("an epsilon has few digits, such as 0.5.")
     if any(not _LEAST_EPSILON <= Fraction(one.epsilon) <= _MOST_EPSILON for one in levels):
@@ -300,6 +285,23 @@ def _levels(told: Any) -> tuple[PrivacyLevel, ...]:
     if len({one.name for one in levels}) < len(levels) or len({one.epsilon for one in levels}) < len(levels):
         raise BadForm("levels differ in name and in epsilon.")
     return tuple(sorted(levels, key=lambda one: Fraction(one.epsilon)))
+
+
+def _level(told: Any) -> PrivacyLevel:
+    parts = (told.name, told.epsilon) if isinstance(told, PrivacyLevel) else told
+    if isinstance(parts, Mapping):
+        parts = parts.get("name"), parts.get("epsilon")
+    if (
+        not isinstance(parts, list | tuple)
+        or len(parts) != 2
+        or not isinstance(parts[0], str)
+        or not re.fullmatch(r"[\w-]{1,20}", parts[0])
+    ):
+        raise BadForm("a level is a word and an epsilon, such as `strong 0.5`.")
+    try:
+        return PrivacyLevel(parts[0], str(local.epsilon(str(parts[1])).amount))
+    except BadInput:
+        raise BadForm(f"the epsilon of the level {parts[0]} is a number above 0, such as 0.5.") from None
 
 
 # Dates

@@ -5,7 +5,7 @@ The questions are fixed when a survey opens: every respondent has answered exact
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -103,25 +103,27 @@ def _set(survey: Survey, facts: Mapping[str, Any]) -> None:
             if (not text and name != "about") or len(text) > most:
                 raise BadForm(f"'{name}' needs words, at most {most:,} characters of them.")
             setattr(survey, name, text)
-    if "language" in facts:
-        if facts["language"] not in LANGUAGES:
-            raise BadForm(f"a survey's language is one of {', '.join(LANGUAGES)}.")
-        survey.language = str(facts["language"])
-    if "target" in facts:
-        target = facts["target"]
-        if isinstance(target, bool) or not isinstance(target, int) or not 10 <= target <= 10**7:
-            raise BadForm("'target' is how many people you hope for: a whole number from 10 to 10,000,000.")
-        survey.target = target
-    if "ends" in facts:
-        ends = facts["ends"]
-        if ends is not None and not (isinstance(ends, int | float) and now() < ends < now() + _LATEST_DAYS * 86_400):
-            raise BadForm("'ends' is a moment in the future, at most ten years away.")
-        survey.ends = float(ends) if ends is not None else None
-    for name in ("invited", "lasting"):
+    for name, read in _READERS.items():
         if name in facts:
-            setattr(survey, name, bool(facts[name]))
-    if "asked" in facts:
-        survey.asked = [one.to_json() for one in read_questions(facts["asked"])]
+            setattr(survey, name, read(facts[name]))
+
+
+def _language(told: Any) -> str:
+    if told not in LANGUAGES:
+        raise BadForm(f"a survey's language is one of {', '.join(LANGUAGES)}.")
+    return str(told)
+
+
+def _target(told: Any) -> int:
+    if isinstance(told, bool) or not isinstance(told, int) or not 10 <= told <= 10**7:
+        raise BadForm("'target' is how many people you hope for: a whole number from 10 to 10,000,000.")
+    return told
+
+
+def _ends(told: Any) -> float | None:
+    if told is not None and not (isinstance(told, int | float) and now() < told < now() + _LATEST_DAYS * 86_400):
+        raise BadForm("'ends' is a moment in the future, at most ten years away.")
+    return float(told) if told is not None else None
 
 
 def read_questions(told: Any) -> list[SurveyQuestion]:
@@ -132,6 +134,16 @@ def read_questions(told: Any) -> list[SurveyQuestion]:
     if len({one.id for one in asked}) < len(asked):
         raise BadForm("two questions have the same name. Give each its own.")
     return asked
+
+
+_READERS: Mapping[str, Callable[[Any], Any]] = {
+    "language": _language,
+    "target": _target,
+    "ends": _ends,
+    "invited": bool,
+    "lasting": bool,
+    "asked": lambda told: [one.to_json() for one in read_questions(told)],
+}
 
 
 def asked_of(survey: Survey) -> tuple[SurveyQuestion, ...]:

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from cloister.hub.core.database import now
+from cloister.hub.core.keys import digest, fresh
 from cloister.hub.core.models import OneTimeLink, Person
-from cloister.hub.core.secrets import digest, fresh
 from cloister.privacy.errors import BadForm, NotHere
 
 __all__ = ["INVITATION", "RESET", "VERIFY", "look", "make", "take", "withdraw"]

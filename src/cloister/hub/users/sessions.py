@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from cloister.hub.core import models
 from cloister.hub.core.database import now
+from cloister.hub.core.keys import digest, fresh
 from cloister.hub.core.models import Person
-from cloister.hub.core.secrets import digest, fresh
 from cloister.hub.core.settings import Settings
 
 __all__ = ["begin", "complete", "end", "end_all", "find", "of"]

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from cloister.hub.core.database import Database, now
+from cloister.hub.core.keys import digest, fresh
 from cloister.hub.core.models import Person, Token
-from cloister.hub.core.secrets import digest, fresh
 from cloister.hub.users.roles import MOST
 from cloister.privacy.errors import BadForm, NotHere, NotNow
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import altair as alt
-import vl_convert
 
+from cloister.data.charts import PALETTE, chart_of, name_axis, style, to_svg
 from cloister.hub.core.cache import Cache
 from cloister.hub.web.words import cell_text, column_digits, group_text
 
-__all__ = ["COLOURS", "INK", "Picture", "Size", "Theme", "bars", "draw", "name_axis", "pictures", "svg"]
+__all__ = ["COLOURS", "INK", "Picture", "Size", "Theme", "bars", "draw", "pictures", "svg"]
 
 Theme = Literal["light", "dark"]
 Size = Literal["wide", "half", "narrow"]
@@ -23,14 +23,12 @@ _WIDTH: Mapping[Size, int] = {"wide": 620, "half": 250, "narrow": 180}
 _MOST_GROUPS = 60
 _MOST_COLOURS = 6
 _PICTURES = Cache(32 * 2**20)
-_FONT = "Arial, Liberation Sans, Helvetica, sans-serif"
 INK: Mapping[Theme, Mapping[str, str]] = {
     "light": {"ink": "#1b2326", "soft": "#55616a", "line": "#dddad2", "accent": "#0f6b66", "card": "#ffffff"},
     "dark": {"ink": "#e6eaea", "soft": "#a3afb3", "line": "#303c40", "accent": "#6fc9c1", "card": "#1a2224"},
 }
-# Distinct in lightness too, for colour-blind readers (after Okabe and Ito).
 COLOURS: Mapping[Theme, Sequence[str]] = {
-    "light": ("#0f6b66", "#b45309", "#3b4fa0", "#9c3d78", "#5b7a1e", "#6b6b6b"),
+    "light": tuple(PALETTE[name] for name in ("teal", "orange", "blue", "purple", "green", "grey")),
     "dark": ("#6fc9c1", "#f5b544", "#9db1ff", "#f09ac9", "#b6d66b", "#c4c4c4"),
 }
 
@@ -91,9 +89,10 @@ def svg(result: Mapping[str, Any], picture: Picture, theme: Theme = "light", siz
 def bars(values: Sequence[Mapping[str, Any]], theme: Theme = "light", size: Size = "half") -> str:
     """Draw a histogram with intervals for a profile: {label, value, low, high} in order, one line each."""
     points = [{"order": i, "group": str(one["label"]), **_numbers(one)} for i, one in enumerate(values)]
-    base = alt.Chart(alt.InlineData(values=points))
+    base = chart_of(points)
     ink = INK[theme]
-    up = alt.Y("group:N", sort=None, title=None, axis=name_axis(points, 100 if size == "narrow" else 170))
+    names = [str(point["group"]) for point in points]
+    up = alt.Y("group:N", sort=None, title=None, axis=name_axis(names, 100 if size == "narrow" else 170))
     ends = [0.0, *(float(point[key]) for point in points for key in ("value", "low", "high") if key in point)]
     scale = alt.Scale(domain=[min(ends), max(ends) or 1.0], nice=True)
     across = alt.X("value:Q", title=None, scale=scale, axis=alt.Axis(tickCount=2 if size == "narrow" else 4))
@@ -109,7 +108,7 @@ def bars(values: Sequence[Mapping[str, Any]], theme: Theme = "light", size: Size
 
 def _dots(points: list[dict[str, Any]], picture: Picture, theme: Theme, size: Size) -> Any:
     """Draw points with intervals: along an axis if the groups are numbers, else one line of text for each group."""
-    base = alt.Chart(alt.InlineData(values=points))
+    base = chart_of(points)
     ink = INK[theme]
     shade: Any = alt.value(ink["accent"])
     if len(picture.groups) == 2:
@@ -125,9 +124,9 @@ def _dots(points: list[dict[str, Any]], picture: Picture, theme: Theme, size: Si
             base.mark_point(filled=True, size=60, opacity=1).encode(across, up, color=shade),
         ]
         return alt.layer(*layers).properties(width=_WIDTH[size], height=300)
-    count = len({str(point["group"]) for point in points})
     shift = alt.YOffset("shade:N", sort=None) if len(picture.groups) == 2 else alt.Undefined
-    up = alt.Y("group:N", sort=None, title=None, axis=name_axis(points, 110 if size == "narrow" else 220))
+    names = [str(point["group"]) for point in points]
+    up = alt.Y("group:N", sort=None, title=None, axis=name_axis(names, 110 if size == "narrow" else 220))
     span = [point.get(key, point["value"]) for point in points for key in ("low", "value", "high")]
     from_zero = min(span) > 0 and min(span) < 0.75 * max(span)
     scale = alt.Scale(zero=from_zero or min(span) <= 0 <= max(span), nice=True)
@@ -144,59 +143,23 @@ def _dots(points: list[dict[str, Any]], picture: Picture, theme: Theme, size: Si
         words = words.mark_text(align="left", dx=12, fontSize=12.5, color=ink["soft"])
         layers.append(words.encode(alt.X("end:Q", scale=scale, title=picture.column, axis=axis), up, text="answer:N"))
     step = 36 if len(picture.groups) == 1 else 24 + 14 * len({point["shade"] for point in points})
-    return alt.layer(*layers).properties(width=_WIDTH[size], height=max(80, step * count))
-
-
-def name_axis(points: Sequence[Mapping[str, Any]], most: int) -> alt.Axis:
-    """Return an axis of names, one line each; `most` is the limit of a name in pixels."""
-    # Fonts differ in width from the one used for measuring: leave space for the widest.
-    room = min(
-        round(1.18 * most) + 12, 12 + max((round(8.2 * len(str(point["group"]))) for point in points), default=0)
-    )
-    return alt.Axis(labelLimit=most, minExtent=room, ticks=False, domain=False, grid=False)
+    return alt.layer(*layers).properties(width=_WIDTH[size], height=max(80, step * len(set(names))))
 
 
 def draw(spec: str, theme: Theme) -> str:
     """Render a Vega-Lite specification as an SVG, in the hub's style."""
     key = hashlib.sha256(spec.encode()).digest(), theme  # a specification may be as large as its picture
-    text: str = _PICTURES.get(
-        key, lambda: vl_convert.vegalite_to_svg(spec, config=_config(theme), allowed_base_urls=[])
-    )
+    text: str = _PICTURES.get(key, lambda: to_svg(spec, _config(theme)))
     return text
 
 
 def _config(theme: Theme) -> dict[str, Any]:
-    ink = INK[theme]
-    return {
-        "background": None,
-        "font": _FONT,
-        "padding": {"left": 4, "right": 24, "top": 6, "bottom": 4},
-        "view": {"stroke": None},
-        "title": {"color": ink["ink"], "anchor": "start", "fontSize": 14, "fontWeight": 600, "offset": 10},
-        "axis": {
-            "labelColor": ink["ink"],
-            "titleColor": ink["soft"],
-            "titleFontWeight": "normal",
-            "titleFontSize": 13,
-            "titlePadding": 10,
-            "labelFontSize": 13,
-            "labelPadding": 8,
-            "gridColor": ink["line"],
-            "domainColor": ink["line"],
-            "tickColor": ink["line"],
-            "tickCount": 6,
-        },
-        "legend": {
-            "labelColor": ink["ink"],
-            "titleColor": ink["soft"],
-            "titleFontWeight": "normal",
-            "labelFontSize": 13,
-            "titleFontSize": 13,
-            "symbolOpacity": 1,
-            "orient": "top",
-            "direction": "horizontal",
-        },
-    }
+    config = style(INK[theme], size=13, gap=10, right=24)
+    words = {name: value for name, value in config["axis"].items() if name.startswith(("label", "title"))}
+    del words["titlePadding"]
+    config["axis"] |= {"labelPadding": 8, "tickCount": 6}
+    config["legend"] = {**words, "symbolOpacity": 1, "orient": "top", "direction": "horizontal"}
+    return config
 
 
 def _alt_text(

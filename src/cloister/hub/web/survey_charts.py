@@ -6,7 +6,8 @@ from typing import Any
 
 import altair as alt
 
-from cloister.hub.web.charts import COLOURS, INK, Size, Theme, draw, name_axis
+from cloister.data.charts import chart_of, name_axis
+from cloister.hub.web.charts import COLOURS, INK, Size, Theme, draw
 
 __all__ = ["both", "heat", "mean", "means", "shares"]
 
@@ -35,8 +36,8 @@ def shares(
         return draw(_along(points, theme, size).to_json(indent=None), theme)
     if len(points) > _MOST_LINES:  # the rest is in the table
         points = sorted(points, key=lambda one: -float(one["raw"]))[:_MOST_LINES]
-    base = alt.Chart(alt.InlineData(values=points))
-    up = alt.Y("group:N", sort=None, title=None, axis=name_axis(points, 110 if size == "narrow" else 220))
+    base = chart_of(points)
+    up = alt.Y("group:N", sort=None, title=None, axis=_names(points, size))
     scale = _scale(points)
     axis = alt.Axis(format="%", tickCount=3 if size == "narrow" else 6)
     across = alt.X("projected:Q", title=None, scale=scale, axis=axis)
@@ -56,7 +57,7 @@ def shares(
 
 
 def _along(points: list[dict[str, Any]], theme: Theme, size: Size) -> Any:
-    base = alt.Chart(alt.InlineData(values=points))
+    base = chart_of(points)
     each = max(1, len(points) // (4 if size == "narrow" else 9))
     labels = [point["group"] for point in points[::each]]
     axis = alt.Axis(values=labels, labelAngle=-40, grid=False, labelOverlap=True)
@@ -75,6 +76,12 @@ def _along(points: list[dict[str, Any]], theme: Theme, size: Size) -> Any:
     return alt.layer(*layers).properties(width=_WIDTH[size], height=260)
 
 
+def _names(points: Sequence[Mapping[str, Any]], size: Size) -> alt.Axis:
+    """Return an axis with a line for each group; type and space depend on the page."""
+    axis: alt.Axis = name_axis((str(point["group"]) for point in points), 110 if size == "narrow" else 220)
+    return axis
+
+
 def _kinds(theme: Theme) -> alt.Color:
     ink = INK[theme]
     colours = alt.Scale(domain=list(_KINDS), range=[ink["accent"], ink["ink"]])
@@ -91,7 +98,7 @@ def mean(
 ) -> str:
     """Draw a mean with its interval, on the whole of its public scale."""
     point = {"value": found["raw"], "low": found["low"], "high": found["high"], "group": "mean"}
-    base = alt.Chart(alt.InlineData(values=[point]))
+    base = chart_of([point])
     scale = alt.Scale(domain=[min(bounds[0], point["low"]), max(bounds[1], point["high"])], nice=False, zero=False)
     axis = alt.Axis(tickCount=4 if size == "narrow" else 8, grid=True)
     title = unit or None
@@ -115,7 +122,7 @@ def heat(
     At most 40 answers to one question are drawn, those with the largest shares; all are in the table.
     """
     cells = _largest(_largest(cells, "first"), "second")
-    base = alt.Chart(alt.InlineData(values=list(cells)))
+    base = chart_of(cells)
     ink = INK[theme]
     most = max((float(one["share"]) for one in cells), default=1.0) or 1.0
     wide = len({one["second"] for one in cells})
@@ -157,10 +164,10 @@ def _largest(cells: Sequence[Mapping[str, Any]], side: str) -> list[Mapping[str,
 
 def both(points: Sequence[Mapping[str, Any]], theme: Theme = "light", size: Size = "wide") -> str:
     """Draw two sources side by side: points of {group, source, value, low, high}."""
-    base = alt.Chart(alt.InlineData(values=list(points)))
+    base = chart_of(points)
     count = len({one["group"] for one in points})
     shade = alt.Color("source:N", title=None, sort=None, scale=alt.Scale(range=list(COLOURS[theme])))
-    up = alt.Y("group:N", sort=None, title=None, axis=name_axis(points, 110 if size == "narrow" else 220))
+    up = alt.Y("group:N", sort=None, title=None, axis=_names(points, size))
     shift = alt.YOffset("source:N", sort=None)
     axis = alt.Axis(format="%", tickCount=3 if size == "narrow" else 6)
     scale = _scale(points)
@@ -183,9 +190,9 @@ def both(points: Sequence[Mapping[str, Any]], theme: Theme = "light", size: Size
 
 def means(points: Sequence[Mapping[str, Any]], title: str, theme: Theme = "light", size: Size = "wide") -> str:
     """Draw a mean with its interval for each group: points of {group, value, low, high}."""
-    base = alt.Chart(alt.InlineData(values=list(points)))
+    base = chart_of(points)
     ink = INK[theme]
-    up = alt.Y("group:N", sort=None, title=None, axis=name_axis(points, 110 if size == "narrow" else 220))
+    up = alt.Y("group:N", sort=None, title=None, axis=_names(points, size))
     axis = alt.Axis(tickCount=3 if size == "narrow" else 6)
     scale = alt.Scale(zero=False, nice=True)
     layers = [

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.data.charts import altair, chart_of
 from cloister.learn.base.bins import BinnedFeature
 from cloister.learn.trees.additive import Additive
-from cloister.privacy.errors import BadInput, MissingExtra
+from cloister.privacy.errors import BadInput
 
 __all__ = ["Shape", "chart", "read_shapes"]
 
@@ -70,14 +71,11 @@ def chart(shapes: dict[str, Shape], feature: Any, outputs: list[str], title: str
     name = names[feature] if isinstance(feature, int) and -len(names) <= feature < len(names) else feature
     if name not in shapes:
         raise BadInput(f"there is no feature {name!r:.60}. There are: {', '.join(names)[:400]}.")
-    try:
-        import altair as alt
-    except ImportError:
-        raise MissingExtra("charts need Altair: pip install 'cloister[hub]'.") from None
+    alt = altair()
     shape = shapes[name]
     records = [{**one, "output": outputs[one["output"]]} for one in shape.table()]
     order = [*dict.fromkeys(one["cell"] for one in records)]
-    base = alt.Chart(alt.InlineData(values=records)).encode(x=alt.X("cell:N", sort=order, title=name))
+    base = chart_of(records).encode(x=alt.X("cell:N", sort=order, title=name))
     colour = alt.Color("output:N", title="class") if len(outputs) > 1 else alt.value("#1f6f8b")
     value = alt.Y("value:Q", title=title)
     tips = [alt.Tooltip(f"{field}:{kind}") for field, kind in (("cell", "N"), ("value", "Q"), ("rows", "Q"))]

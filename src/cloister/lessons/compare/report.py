@@ -6,23 +6,24 @@ from typing import Any
 
 import numpy as np
 
+from cloister.data.charts import PALETTE, altair, to_html, to_png, to_svg
 from cloister.lessons.compare.comparison import DATA, MODEL, PLAIN, SETTINGS, Comparison
 from cloister.lessons.compare.scores import MEASURES
-from cloister.privacy.errors import MissingExtra, StoreFailed
+from cloister.privacy.errors import StoreFailed
 
 __all__ = ["markdown", "write"]
 
 
-# Charts, by Vega-Lite; legible without colours, made without a network.
+# Charts are legible without colours
 
 
-_COLOURS = ["#3b4fa0", "#0f6b66", "#b45309", "#9c3d78"]
+_COLOURS = [PALETTE[name] for name in ("blue", "teal", "orange", "purple")]
 _TITLES = {"accuracy": "accuracy", "auc": "AUC", "calibration": "calibration error", "gap": "gap between groups"}
 
 
 def charts(found: Comparison) -> dict[str, Any]:
     """Return every chart by its file name."""
-    alt = _altair()
+    alt = altair()
     made = {}
     if found.means:
         made["released-means"] = _charts_means(alt, found)
@@ -35,34 +36,7 @@ def charts(found: Comparison) -> dict[str, Any]:
 
 def html(found: Comparison, title: str) -> str:
     """Return all charts in one page that needs no network."""
-    alt = _altair()
-    page: str = alt.vconcat(*charts(found).values()).properties(title=title).to_html(inline=True)
-    return page
-
-
-def svg(chart: Any) -> str:
-    """Return a chart as SVG."""
-    import vl_convert
-
-    drawn: str = vl_convert.vegalite_to_svg(chart.to_json(), allowed_base_urls=[])
-    return drawn
-
-
-def png(chart: Any) -> bytes:
-    """Return a chart as PNG."""
-    import vl_convert
-
-    drawn: bytes = vl_convert.vegalite_to_png(chart.to_json(), scale=2, allowed_base_urls=[])
-    return drawn
-
-
-def _altair() -> Any:
-    try:
-        import altair
-        import vl_convert  # noqa: F401
-    except ImportError:
-        raise MissingExtra("charts need Altair: pip install 'cloister[hub]'.") from None
-    return altair
+    return to_html(list(charts(found).values()), title)
 
 
 def _charts_means(alt: Any, found: Comparison) -> Any:
@@ -145,8 +119,8 @@ def write(found: Comparison, folder: str | os.PathLike[str]) -> list[Path]:
     try:
         place.mkdir(parents=True, exist_ok=True)
         for name, chart in drawn.items():
-            (place / f"{name}.svg").write_text(svg(chart), encoding="utf-8")
-            (place / f"{name}.png").write_bytes(png(chart))
+            (place / f"{name}.svg").write_text(to_svg(chart), encoding="utf-8")
+            (place / f"{name}.png").write_bytes(to_png(chart))
         title = f"What noise costs: predicting {found.target} (a lesson, not private)"
         (place / "charts.html").write_text(html(found, title), encoding="utf-8")
         (place / "report.md").write_text(markdown(found, pictures), encoding="utf-8")

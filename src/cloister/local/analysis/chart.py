@@ -4,15 +4,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cloister.data.charts import PALETTE, altair, chart_of, to_html, to_png, to_svg
 from cloister.local.analysis.finding import Finding
 from cloister.local.base.oracle import Floats
-from cloister.privacy.errors import BadInput, MissingExtra
+from cloister.privacy.errors import BadInput
 
 __all__ = ["chart", "draw"]
 
 _RAW, _PROJECTED, _TRUTH = "estimate, raw", "estimate, projected", "truth (a lesson: not private)"
 # Legible without colours: every mark has its own shape.
-_COLOURS = {_RAW: "#3b4fa0", _PROJECTED: "#0f6b66", _TRUTH: "#b45309"}
+_COLOURS = {_RAW: PALETTE["blue"], _PROJECTED: PALETTE["teal"], _TRUTH: PALETTE["orange"]}
 _SHAPES = {_RAW: "circle", _PROJECTED: "diamond", _TRUTH: "cross"}
 
 
@@ -21,23 +22,18 @@ def draw(findings: Sequence[Finding], path: Path | str, truths: Mapping[str, Flo
     place = Path(path)
     if place.suffix not in (".svg", ".png", ".html"):
         raise BadInput("a chart is written as .svg, .png or .html; give its name such an ending.")
-    alt = _altair()
     parts = [chart(one, (truths or {}).get(one.question.id)) for one in findings]
-    whole = alt.vconcat(*parts)
     if place.suffix == ".html":
-        place.write_text(whole.to_html(inline=True), encoding="utf-8")
-        return
-    import vl_convert
-
-    if place.suffix == ".svg":
-        place.write_text(vl_convert.vegalite_to_svg(whole.to_json(), allowed_base_urls=[]), encoding="utf-8")
+        place.write_text(to_html(parts), encoding="utf-8")
+    elif place.suffix == ".svg":
+        place.write_text(to_svg(altair().vconcat(*parts)), encoding="utf-8")
     else:
-        place.write_bytes(vl_convert.vegalite_to_png(whole.to_json(), scale=2, allowed_base_urls=[]))
+        place.write_bytes(to_png(altair().vconcat(*parts)))
 
 
 def chart(finding: Finding, truth: Floats | None = None) -> Any:
     """Return a chart of one finding: raw shares with intervals, projected shares, and the truth if given."""
-    alt = _altair()
+    alt = altair()
     points = _points(finding, truth)
     kinds = [kind for kind in _COLOURS if any(point["kind"] == kind for point in points)]
     names = [row["value"] for row in finding.rows()]
@@ -50,7 +46,7 @@ def chart(finding: Finding, truth: Floats | None = None) -> Any:
         "value:N", sort=names, title=None, scale=alt.Scale(type="band"), axis=alt.Axis(labelAngle=0 if level else -60)
     )
     beside = alt.XOffset("kind:N", scale=alt.Scale(domain=kinds))  # side by side, so that no mark hides another
-    base = alt.Chart(alt.Data(values=points))
+    base = chart_of(points)
     bars = base.transform_filter(f"datum.kind == '{_RAW}'").mark_rule(strokeWidth=2, color=_COLOURS[_RAW])
     dots = base.mark_point(filled=True, size=70).encode(
         across,
@@ -79,12 +75,3 @@ def _points(finding: Finding, truth: Floats | None) -> list[dict[str, Any]]:
         if truth is not None:
             points.append({**name, "kind": _TRUTH, "share": float(truth[place])})
     return points
-
-
-def _altair() -> Any:
-    try:
-        import altair
-        import vl_convert  # noqa: F401
-    except ImportError:
-        raise MissingExtra("charts need Altair: pip install 'cloister[hub]'.") from None
-    return altair

@@ -52,7 +52,7 @@ def stated_epsilon(side: Mapping[str, Any]) -> Loss | None:
         if not loss <= kept or set(told) != {"epsilon", "delta"}:
             raise ValueError
     except (CloisterError, ValueError, KeyError, TypeError):
-        raise BadSource("the side file states an epsilon that its loss does not keep. Ask for it anew.") from None
+        raise BadSource("the metadata file states an epsilon that its loss does not keep. Ask for it anew.") from None
     return asked
 
 

@@ -103,13 +103,17 @@ class HandedTable:
         """
         check_flag("rows", rows)
         if self.side.get("sha256", self._digest) != self._digest:
-            raise SealBroken("the table was changed, or the side file is another's. Ask for both as they were written.")
+            raise SealBroken(
+                "the table was changed, or the metadata file is another's. Ask for both as they were written."
+            )
         signed = "signature" in self.side
         if signed:
             rest = {name: value for name, value in self.side.items() if name != "signature"}
             key = PublicKey.parse(owner_key) if isinstance(owner_key, str) else owner_key
             if not key.verify(_PURPOSE + _text(rest), str(self.side["signature"])) or "sha256" not in rest:
-                raise SealBroken("the signature does not fit: the table or its side file was changed, or is another's.")
+                raise SealBroken(
+                    "the signature does not fit: the table or its metadata file was changed, or is another's."
+                )
         elif rows:
             raise SealBroken(
                 "nobody signed the rows: a receipt vouches for a price only. Ask for the table that a hub signed."
@@ -119,7 +123,7 @@ class HandedTable:
             raise ReceiptRejected("this table has no receipt: nobody vouches for its loss. Ask its owner for one.")
         receipt.verify(owner_key)
         if not _same(_claimed(self.side), _vouched(receipt, self.loss, stated_epsilon(self.side))):
-            raise ReceiptRejected("the receipt is genuine, but the side file says something else.")
+            raise ReceiptRejected("the receipt is genuine, but the metadata file says something else.")
         if not signed and self.side.get("score") is not None:
             _verify_score(self.side["score"], owner_key)
 
@@ -253,13 +257,15 @@ def _verify_score(score: Any, owner_key: PublicKey | str) -> None:
     """Raise unless the owner signed the price that a score states."""
     told = score.get("receipt") if isinstance(score, Mapping) else None
     if told is None:
-        raise ReceiptRejected("the score in the side file has no receipt: nobody vouches for its loss. Take it out.")
+        raise ReceiptRejected(
+            "the score in the metadata file has no receipt: nobody vouches for its loss. Take it out."
+        )
     receipt = Receipt.parse(canonical(told))
     receipt.verify(owner_key)
     loss = _score_loss(score)
     vouched = {} if loss is None else _vouched(receipt, loss, None)
     if loss is None or not all(_same(score.get(name), vouched[name]) for name in ("private", "loss", "unit")):
-        raise ReceiptRejected("the score's receipt is genuine, but the side file says something else of its price.")
+        raise ReceiptRejected("the score's receipt is genuine, but the metadata file says something else of its price.")
 
 
 def _score_loss(score: Any) -> Loss | None:
@@ -310,7 +316,7 @@ def read_table(path: str | os.PathLike[str]) -> HandedTable:
     try:
         side, content = side_path(place).read_bytes(), place.read_bytes()
     except OSError as error:
-        raise BadSource(f"{error.filename or place} cannot be read. A side file lies beside its table.") from None
+        raise BadSource(f"{error.filename or place} cannot be read. A metadata file lies beside its table.") from None
     return parse_table(content, side, "csv" if place.suffix.lower() == ".csv" else "parquet")
 
 
@@ -319,13 +325,13 @@ def parse_table(content: bytes, side: bytes, form: str = "parquet") -> HandedTab
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    damaged = BadSource("the table or its side file is damaged. Ask for both as they were written.")
+    damaged = BadSource("the table or its metadata file is damaged. Ask for both as they were written.")
     try:
         told = json.loads(side)
     except ValueError:
         raise damaged from None
     if not isinstance(told, dict) or told.get("cloister") != KIND:
-        raise BadSource("the side file is none of a synthetic table.")
+        raise BadSource("the metadata file is none of a synthetic table.")
     try:
         rows = _read_csv(content, told["columns"]) if form == "csv" else pq.read_table(pa.BufferReader(content))
     except (ValueError, TypeError, KeyError, pa.ArrowException, OSError):

@@ -106,7 +106,7 @@ class SyntheticTable(Release):
 
     def margin(self, confidence: Number = "0.95") -> Any:
         """Refuse: a table has many numbers, each with its own error."""
-        raise TypeError("a table has no one margin: ask .count({…}) or .error([…]), or read the side file.")
+        raise TypeError("a table has no one margin: ask .count({…}) or .error([…]), or read the metadata file.")
 
     def to_arrow(self) -> "pa.Table":
         """Return the rows as an Arrow table."""

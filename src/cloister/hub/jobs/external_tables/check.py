@@ -1,11 +1,11 @@
 """Checks of a submitted synthetic table against what is public of the dataset.
 
     rows        Parquet, whose columns, types and values the schema allows; what it rules out does not occur
-    side file   whole, of this very file, marked private, for the schema's unit; its receipt holds under a given key
+    metadata file   whole, of this very file, marked private, for the schema's unit; its receipt holds under a given key
 
 The rows are read in a process with limits (`datasets/bounded.py`): a small file may unpack to a huge table.
 
-Nothing here reads a row of the dataset. It cannot be checked that the rows were made as the side file says.
+Nothing here reads a row of the dataset. It cannot be checked that the rows were made as the metadata file says.
 """
 
 import hashlib
@@ -129,7 +129,7 @@ _SIDE = {
     "estimated rows of the real table", "measured", "chosen", "expected error", "receipt",
 }  # fmt: skip
 _MORE = {"loss as epsilon", "rows left out", "score", "sha256", "signature", "standard error of the estimated rows"}
-_AGAIN = "Hand in both files as `cloister synth make` wrote them."
+_AGAIN = "Upload both files as `cloister synth make` wrote them."
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +138,9 @@ class Given:
 
     Attributes:
         facts: the schema's facts on the table it was made from.
-        handed: its rows and its side file.
+        handed: its rows and its metadata file.
         content: the bytes of the file.
-        loss: the loss that the side file states.
+        loss: the loss that the metadata file states.
         scoring: the loss of its score, if it has one.
         key: the public key of its receipt; "" if it has no receipt.
     """
@@ -163,7 +163,7 @@ def read_given(content: bytes, side: bytes, key: str, schema: Schema) -> Given:
 
     Args:
         content: the table, as Parquet.
-        side: its side file.
+        side: its metadata file.
         key: the public key that signed its receipt; may be empty if it has none.
         schema: the schema of the dataset.
 
@@ -175,18 +175,20 @@ def read_given(content: bytes, side: bytes, key: str, schema: Schema) -> Given:
     rows = _read_rows(content)
     digest = hashlib.sha256(content).hexdigest()
     if told.get("sha256", digest) != digest:
-        raise BadForm(f"the side file is of another table, or the table was changed since. {_AGAIN}")
+        raise BadForm(f"the metadata file is of another table, or the table was changed since. {_AGAIN}")
     if told["private"] is not True:
-        raise NotPrivate("the side file says that the noise came from a seed, which protects nobody. Make it without.")
+        raise NotPrivate(
+            "the metadata file says that the noise came from a seed, which protects nobody. Make it without."
+        )
     facts = _facts(told, rows, schema)
     check_rows(rows, facts)
     handed = HandedTable(told, rows, digest)
     loss = _loss(told["loss"])
     rough = "standard error of the estimated rows"
     if not isinstance(told.get(rough, 0.0), int | float):
-        raise BadForm(f"the {rough} in the side file is a number. {_AGAIN}")
+        raise BadForm(f"the {rough} in the metadata file is a number. {_AGAIN}")
     if told["neighbours"] != str(loss.relation):
-        raise BadForm(f"the side file names other neighbours than its loss does. {_AGAIN}")
+        raise BadForm(f"the metadata file names other neighbours than its loss does. {_AGAIN}")
     scoring = None if told.get("score") is None else _score(told["score"], schema)
     return Given(facts, handed, content, loss, scoring, _verified(handed, key.strip()))
 
@@ -197,7 +199,7 @@ class Described:
 
     Attributes:
         content: the bytes of the file.
-        side: its side file.
+        side: its metadata file.
         names: the names of its columns.
         rows: the number of its rows.
         key: the public key of its receipt; "" if it has no receipt.
@@ -213,7 +215,7 @@ class Described:
 
     @property
     def loss(self) -> Loss:
-        """Loss that the side file states."""
+        """Loss that the metadata file states."""
         return Loss.from_json(self.page["making"])
 
     @property
@@ -242,7 +244,7 @@ def receive(
 
 
 def _describe(content: bytes, side: bytes, key: str, schema: Schema) -> dict[str, Any]:
-    """Describe a table for its page, before the charge: an invalid side file costs nothing."""
+    """Describe a table for its page, before the charge: an invalid metadata file costs nothing."""
     from cloister.hub.jobs.job_types.synthesise.result import pictures_of_rows, told_of
 
     given = read_given(content, side, key, schema)
@@ -255,28 +257,30 @@ def _describe(content: bytes, side: bytes, key: str, schema: Schema) -> dict[str
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         if isinstance(error, CloisterError):
             raise
-        raise BadForm("the side file is not in the form in which `cloister synth make` writes it.") from None
+        raise BadForm("the metadata file is not in the form in which `cloister synth make` writes it.") from None
     return {"page": told, "side": given.handed.side, "names": rows.column_names, "rows": len(rows), "key": given.key}
 
 
 def _read_side(side: bytes) -> dict[str, Any]:
     if len(side) > _MOST_SIDE:
-        raise BadForm(f"a side file has at most {_MOST_SIDE // 2**20} MB. Choose the file that ends with .side.json.")
+        raise BadForm(
+            f"a metadata file has at most {_MOST_SIDE // 2**20} MB. Choose the file that ends with .side.json."
+        )
     try:
         told = json.loads(side, parse_constant=_no_number, parse_float=_finite)
         json.dumps(told, ensure_ascii=False).encode()  # a lone surrogate is no character, and no page could show it
         _check_plain(told)
     except (ValueError, RecursionError):
-        raise BadForm(f"the side file cannot be read. {_AGAIN}") from None
+        raise BadForm(f"the metadata file cannot be read. {_AGAIN}") from None
     if not isinstance(told, dict) or told.get("cloister") != KIND:
-        raise BadForm("this is no side file of a synthetic table. Choose the file that ends with .side.json.")
+        raise BadForm("this is no metadata file of a synthetic table. Choose the file that ends with .side.json.")
     missing, unknown = sorted(_SIDE - set(told)), sorted(set(told) - _SIDE - _MORE)
     if missing:
-        raise BadForm(f"the side file is not complete: {', '.join(missing)} is missing. {_AGAIN}")
+        raise BadForm(f"the metadata file is not complete: {', '.join(missing)} is missing. {_AGAIN}")
     if not isinstance(told["method"], str) or not told["method"].isidentifier() or len(told["method"]) > 40:
-        raise BadForm("the method in the side file is a word such as aim.")
+        raise BadForm("the method in the metadata file is a word such as aim.")
     if unknown:  # any other content would be shown to all users without a charge
-        raise BadForm(f"the side file has {unknown[0]!r:.60}, which belongs into none. Take it out.")
+        raise BadForm(f"the metadata file has {unknown[0]!r:.60}, which belongs into none. Take it out.")
     return told
 
 
@@ -292,7 +296,7 @@ def _finite(text: str) -> float:
 
 
 def _check_plain(value: object, depth: int = 0) -> None:
-    """Refuse what no side file of ours holds and no page could show: deep nesting, huge whole numbers, long texts."""
+    """Refuse what no metadata file holds and no page could show: deep nesting, huge whole numbers, long texts."""
     if depth > _DEEPEST:
         raise ValueError("nested too deeply")
     if isinstance(value, dict):
@@ -330,7 +334,7 @@ def _too_long() -> BadForm:
 
 
 def _facts(told: Mapping[str, Any], rows: pa.Table, schema: Schema) -> Table:
-    """Return the table of the schema that it was made from, if side file, rows and schema agree."""
+    """Return the table of the schema that it was made from, if metadata file, rows and schema agree."""
     private = [one for one in schema.tables.values() if not one.public]
     facts = next((one for one in private if one.name == told["table"]), None)
     if facts is None:
@@ -341,14 +345,16 @@ def _facts(told: Mapping[str, Any], rows: pa.Table, schema: Schema) -> Table:
     try:
         listed = {one["name"]: one["type"] for one in told["columns"]}
     except (TypeError, KeyError):
-        raise BadForm(f"the columns in the side file cannot be read. {_AGAIN}") from None
+        raise BadForm(f"the columns in the metadata file cannot be read. {_AGAIN}") from None
     if list(listed) != rows.column_names or told["rows"] != rows.num_rows:
-        raise BadForm(f"the side file speaks of other columns or of another number of rows than there are. {_AGAIN}")
+        raise BadForm(
+            f"the metadata file speaks of other columns or of another number of rows than there are. {_AGAIN}"
+        )
     for name, kind in listed.items():
         if name not in facts.columns:
             raise BadForm(f"there is no column {name!r:.60} in the schema of {facts.name}. Make it without, or add it.")
         if kind != facts.columns[name].type:
-            raise BadForm(f"{name} is {kind!s:.20} in the side file and {facts.columns[name].type} in the schema.")
+            raise BadForm(f"{name} is {kind!s:.20} in the metadata file and {facts.columns[name].type} in the schema.")
     return facts
 
 
@@ -375,7 +381,7 @@ def _verified(handed: HandedTable, key: str) -> str:
     if not key:
         raise BadForm(
             "it has a receipt: give the public key that signed it, a line like ed25519:…, so that it can be checked. "
-            "It is that of the ledger that paid: `print(ledger.key.public)`."
+            "It is that of the ledger that was charged: `print(ledger.key.public)`."
         )
     try:
         handed.verify(key)

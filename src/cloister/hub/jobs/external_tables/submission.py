@@ -55,12 +55,12 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
         person: must own the dataset.
         name: the name of the dataset.
         content: the table, as Parquet.
-        side: its side file.
+        side: its metadata file.
         key: the public key that signed its receipt, if it has one.
 
-    Privacy: the loss that the side file states (and that of its score), for the dataset's unit: in the ledger, durably,
-        before any other user can see the table. It is the owner's statement; a receipt proves that a ledger was charged
-        for it, and not that these rows follow from what was measured.
+    Privacy: the loss that the metadata file states (and that of its score), for the dataset's unit: in the ledger,
+        durably, before any other user can see the table. It is the owner's statement; a receipt proves that a ledger
+        was charged for it, and not that these rows follow from what was measured.
 
     Raises:
         NotHere: the user does not own such a dataset.
@@ -128,7 +128,7 @@ def _begin(
     with hub.database.writing() as session:
         limits.lock(session, dataset.id)
         _refuse_same(session, dataset, given.digest)
-        limits.check(session, dataset, person.id, policy, planned.loss, planned.own, hub.ledger)
+        limits.check(session, limits.Payer(dataset, person.id, policy, hub.ledger), planned.loss, planned.own)
         hub.ledger.balance(dataset.name).add(planned.loss)
         job = Job(
             kind=Synthesise.name,
@@ -159,7 +159,7 @@ def _refuse_same(session: Session, dataset: Dataset, digest: str) -> None:
     )
     for number, parameters in session.execute(before):
         if parameters.get(HANDED) and parameters.get("sha256") == digest:
-            raise NotNow(f"this very table was handed in before, as job {number}. It is charged once.")
+            raise NotNow(f"this very table was uploaded before, as job {number}. It is charged once.")
 
 
 def _pay(book: JobLedger, account: Account, loss: Loss, given: Described, job: Job, what: str) -> Receipt:
@@ -182,7 +182,7 @@ def _pay(book: JobLedger, account: Account, loss: Loss, given: Described, job: J
 def _signed(
     hub: "Hub", given: Described, person: Person, paid: Loss, receipt: Receipt, without_score: bool
 ) -> dict[str, Any]:
-    """Return the file unchanged, and its side file with the hub's own receipt and signature; the owner's stay in it."""
+    """Return the file unchanged, and its metadata file with the hub's own receipt and signature; the owner's stay."""
     from cloister.hub.jobs.job_types.synthesise.result import signed
     from cloister.synth.output.shared_table import sign_side
 

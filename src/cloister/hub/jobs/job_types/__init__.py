@@ -4,7 +4,7 @@
     query.py      a question in SQL
     profile.py    a table at a glance: counts and a histogram of every column, for one spend
     train/        a private model, with its card and its file
-    synthesise/   a synthetic table, with its side file and the errors to expect
+    synthesise/   a synthetic table, with its metadata file and the errors to expect
 
 Gateway, policy, approval, ledger, queue, receipt and audit log are the same for all of them.
 """

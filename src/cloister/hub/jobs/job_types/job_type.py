@@ -1,4 +1,4 @@
-"""Interface of a job type. The rest of a request is the same for every type.
+"""Interface of a job type, with its form as data. The rest of a request is the same for every type.
 
     form  ──parse──►  parameters  ──plan──►  Planned  ──run──►  Done  ──►  its result page
     (Field, …)        (plain JSON)          (over an empty twin)  (over the rows, after the charge)
@@ -9,7 +9,7 @@ the ledger for this job and nothing else. So no row can be read without a charge
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, Protocol
@@ -17,13 +17,38 @@ from typing import Any, ClassVar, Literal, Protocol
 from cloister.client import wire
 from cloister.data.schema import Schema
 from cloister.dataset import Dataset
-from cloister.privacy.errors import BadForm
+from cloister.privacy.errors import BadForm, BadProbability, BadSchema
 from cloister.privacy.loss import Loss
+from cloister.privacy.number import rational
 from cloister.privacy.receipt import Receipt
 
-__all__ = ["Done", "Field", "JobType", "Planned", "Progress", "share_text", "text_of"]
+__all__ = [
+    "Confidence",
+    "Done",
+    "Field",
+    "JobType",
+    "Names",
+    "Planned",
+    "Progress",
+    "Rule",
+    "Share",
+    "Whole",
+    "column_named",
+    "read_form",
+    "share_text",
+    "table_named",
+    "text_of",
+]
 
 Progress = Callable[[float, str], None]
+
+
+class Rule(Protocol):
+    """Rule for the text of a field."""
+
+    def read(self, text: str, label: str) -> Any:
+        """Return the parameter; raises BadInput with the label if the text is wrong."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +64,9 @@ class Field:
         default: the initial value.
         required: True if it must be filled in.
         choices: the values of a choice.
+        most: the largest number of characters.
+        missing: the message if it is empty; without one the default is used.
+        rule: how its text is read; the text itself unless given. A loss is always read as one.
     """
 
     name: str
@@ -48,6 +76,9 @@ class Field:
     default: str = ""
     required: bool = True
     choices: tuple[str, ...] = ()
+    most: int = 200
+    missing: str = ""
+    rule: Rule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +158,94 @@ class JobType(Protocol):
         ...
 
 
-def text_of(form: Mapping[str, Any], name: str, label: str = "", *, most: int = 200, default: str = "") -> str:
+# Forms: each field states its rule, and `read_form` applies them
+
+
+def read_form(fields: Iterable[Field], form: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the fields of a form or a JSON body, each by its rule.
+
+    An empty field has its default, except a loss: what is spent is always stated.
+
+    Raises:
+        BadInput: with the first field that is wrong.
+    """
+    return {field.name: _read_field(field, form) for field in fields}
+
+
+def _read_field(field: Field, form: Mapping[str, Any]) -> Any:
+    listed = form.get(field.name)
+    if field.kind == "column" and isinstance(listed, list | tuple):
+        if not all(isinstance(one, str) and "," not in one for one in listed):
+            raise BadForm(f"'{field.label}' is a list of names of columns.")
+        form = {field.name: ", ".join(listed)}
+    text = text_of(form, field.name, field.label, most=field.most)
+    if not text and field.missing:
+        raise BadForm(field.missing)
+    text = text or field.default
+    if field.choices and text not in field.choices:
+        raise BadForm(f"'{field.label}' is one of {', '.join(field.choices)}.")
+    if field.kind == "loss":
+        return wire.loss_to_text(wire.parse_loss(text))
+    return text if field.rule is None else field.rule.read(text, field.label)
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Rule: a whole number within limits, kept as text; empty if there is none."""
+
+    low: int
+    high: int
+
+    def read(self, text: str, label: str) -> str:
+        """Return the number. Thousands may be separated, as pages write them: 200,000."""
+        plain = text.replace(",", "") if re.fullmatch(r"\d{1,3}(,\d{3})+", text) else text
+        if plain and not (plain.isascii() and plain.isdigit() and self.low <= int(plain) <= self.high):
+            raise BadForm(f"'{label}' must be a whole number from {self.low:,} to {self.high:,}.")
+        return plain
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Rule: a part of the spend, above 0 and below 1, kept as text; empty for none."""
+
+    example: str
+
+    def read(self, text: str, label: str) -> str:
+        """Return the share. Percentages are accepted."""
+        share = share_text(text)
+        if not share.strip("0."):
+            return ""
+        if not 0 < rational(share, f"'{label}'") < 1:
+            raise BadForm(f"'{label}' is a part of the spend: above 0 and below 1, such as {self.example}.")
+        return share
+
+
+@dataclass(frozen=True, slots=True)
+class Confidence:
+    """Rule: the confidence level of intervals, strictly between 0 and 1, kept as text."""
+
+    def read(self, text: str, label: str) -> str:
+        """Return the level. Percentages are accepted."""
+        level = share_text(text)
+        if not 0 < rational(level, label.lower()) < 1:
+            raise BadProbability(f"{label.lower()} must lie strictly between 0 and 1, got {level:.40}. Write '0.95'.")
+        return level
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Rule: names with commas between, each once."""
+
+    def read(self, text: str, label: str) -> str:
+        """Return the names, without repetitions."""
+        return ", ".join(dict.fromkeys(name for one in text.split(",") if (name := one.strip())))
+
+
+def text_of(form: Mapping[str, Any], name: str, label: str = "", *, most: int = 200) -> str:
     """Return a field as text, trimmed; numbers are converted."""
     value = form.get(name)
     if value is None or value == "":
-        return default
+        return ""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise BadForm(f"'{label or name}' must be text or a number.")
     text = str(value).strip()
@@ -139,7 +253,7 @@ def text_of(form: Mapping[str, Any], name: str, label: str = "", *, most: int = 
         raise BadForm(f"'{label or name}' holds a sign that is no text.")
     if len(text) > most:
         raise BadForm(f"'{label or name}' may have {most:,} characters, and has {len(text):,}.")
-    return text or default
+    return text
 
 
 def share_text(text: str) -> str:
@@ -150,3 +264,32 @@ def share_text(text: str) -> str:
     """
     found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,9})?)\s*%", text)
     return text if found is None else f"{(Decimal(found[1]) / 100).normalize():f}"
+
+
+# Names in a schema
+
+
+def table_named(schema: Schema, word: str, task: str) -> str:
+    """Return a table that is not public, as the schema spells it; the only one if no word is given.
+
+    Args:
+        schema: the schema that the user may see.
+        word: the name in the form.
+        task: what the table is for, for the message, such as `learn from`.
+    """
+    private = [table.name for table in schema.tables.values() if not table.public]
+    asked = word or (private[0] if len(private) == 1 else "")
+    found = [name for name in private if name.lower() == asked.lower()]
+    if not found:
+        raise BadSchema(f"say which table to {task}: {', '.join(private)}.")
+    return found[0]
+
+
+def column_named(columns: Mapping[str, Any], word: str, table: str) -> str:
+    """Return a column as the schema spells it."""
+    if word in columns:
+        return word
+    found = [name for name in columns if name.lower() == word.lower()]
+    if len(found) != 1:
+        raise BadSchema(f"there is no column {word!r:.60} in {table}. There are: {', '.join(columns)}.")
+    return found[0]

@@ -13,15 +13,21 @@ from typing import Any, ClassVar
 from cloister.client import wire
 from cloister.data.schema import Schema
 from cloister.dataset import Dataset
-from cloister.hub.jobs.job_types.job_type import Done, Field, Planned, Progress, text_of
-from cloister.hub.jobs.job_types.query import confidence_of, plain, planned
-from cloister.privacy.errors import BadForm, BadSchema
+from cloister.hub.jobs.job_types.job_type import (
+    Confidence,
+    Done,
+    Field,
+    Planned,
+    Progress,
+    Whole,
+    read_form,
+    table_named,
+)
+from cloister.hub.jobs.job_types.query import plain, planned
 from cloister.query.expression import Expression
 from cloister.query.plan import Plan
 
 __all__ = ["Profile"]
-
-_FEWEST, _MOST = 2, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,34 +58,42 @@ class Profile:
     template: ClassVar[str] = "result_profile.html"
     fields: ClassVar[tuple[Field, ...]] = (
         Field("table", "Table", "table", "Every column of it is counted over its public values."),
-        Field("spend", "Spend", "loss", "Shared equally between the columns and the total.", "rho 0.02"),
-        Field("bins", "Bins", "number", "Into how many equal parts the range of a number or a date is cut.", "10"),
-        Field("confidence", "Confidence", "number", "Of the intervals.", "0.95", required=False),
+        Field(
+            "spend",
+            "Privacy budget",
+            "loss",
+            "Shared equally between the columns and the total.",
+            "rho 0.02",
+            missing="'Privacy budget' is missing. Write what the profile may cost, such as rho 0.02.",
+        ),
+        Field(
+            "bins",
+            "Bins",
+            "number",
+            "Into how many equal parts the range of a number or a date is cut.",
+            "10",
+            most=10,
+            rule=Whole(2, 40),
+        ),
+        Field(
+            "confidence",
+            "Confidence",
+            "number",
+            "Confidence level of the intervals.",
+            "0.95",
+            required=False,
+            rule=Confidence(),
+        ),
     )
 
     def parse(self, form: Mapping[str, Any]) -> dict[str, Any]:
         """Read the table, the spend and the number of bins."""
-        spend = text_of(form, "spend", "Spend")
-        if not spend:
-            raise BadForm("'Spend' is missing. Write what the profile may cost, such as rho 0.02.")
-        bins = text_of(form, "bins", "Bins", default="10", most=10)
-        if not (bins.isascii() and bins.isdigit() and _FEWEST <= int(bins) <= _MOST):
-            raise BadForm(f"'Bins' must be a whole number from {_FEWEST} to {_MOST}.")
-        return {
-            "table": text_of(form, "table", "Table"),
-            "spend": wire.loss_to_text(wire.parse_loss(spend)),
-            "bins": int(bins),
-            "confidence": confidence_of(form),
-        }
+        read = read_form(self.fields, form)
+        return {**read, "bins": int(read["bins"])}
 
     def tables(self, schema: Schema, parameters: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the one table, as the schema spells it."""
-        private = [table.name for table in schema.tables.values() if not table.public]
-        asked = parameters["table"] or (private[0] if len(private) == 1 else "")
-        found = [name for name in private if name.lower() == asked.lower()]
-        if not found:
-            raise BadSchema(f"say which table to profile: {', '.join(private)}.")
-        return (found[0],)
+        return (table_named(schema, parameters["table"], "profile"),)
 
     def plan(self, data: Dataset, parameters: Mapping[str, Any]) -> Planned:
         """Return the cost, and the error of each count."""

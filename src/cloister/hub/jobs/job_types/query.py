@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -11,8 +12,8 @@ from sqlglot import exp
 from cloister.client import wire
 from cloister.data.schema import Schema
 from cloister.dataset import Dataset
-from cloister.hub.jobs.job_types.job_type import Done, Field, Planned, Progress, share_text, text_of
-from cloister.privacy.errors import BadForm, BadProbability
+from cloister.hub.jobs.job_types.job_type import Confidence, Done, Field, Planned, Progress, read_form, text_of
+from cloister.privacy.errors import BadForm
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import rational
 from cloister.query.answer import Answer
@@ -22,9 +23,19 @@ from cloister.query.sql_text import parse
 
 __all__ = ["Query", "cells", "planned"]
 
-_LONGEST = 20_000
 _MOST_SHOWN = 2_000
 _LEAST, _MOST = Fraction(1, 10**30), 10**30  # of an acceptable error: the limits of a float
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptableError:
+    """Rule: how far off an answer may be, kept as text."""
+
+    def read(self, text: str, label: str) -> str:
+        """Return the error."""
+        if not _LEAST <= rational(text, "within") <= _MOST:
+            raise BadForm("'within' is how far off an answer may be: a positive number from 1e-30 to 1e30.")
+        return text
 
 
 class Query:
@@ -35,26 +46,46 @@ class Query:
     operation: ClassVar[str] = "query"
     template: ClassVar[str] = "result_query.html"
     fields: ClassVar[tuple[Field, ...]] = (
-        Field("sql", "Question", "sql", "One SELECT with aggregates, such as SELECT ward, COUNT(*) … GROUP BY ward."),
-        Field("spend", "Spend", "loss", "What it may cost: rho 0.01, epsilon 0.5, epsilon 0.5 delta 1e-8.", "rho 0.01"),
-        Field("within", "Or: error within", "number", "The cheapest spend for this error is found.", required=False),
-        Field("confidence", "Confidence", "number", "Of the intervals.", "0.95", required=False),
+        Field(
+            "sql",
+            "Question",
+            "sql",
+            "One SELECT with aggregates, such as SELECT ward, COUNT(*) … GROUP BY ward.",
+            most=20_000,
+            missing="'Question' is missing. Write one SELECT.",
+        ),
+        Field(
+            "spend",
+            "Privacy budget",
+            "loss",
+            "What it may cost: rho 0.01, epsilon 0.5, epsilon 0.5 delta 1e-8.",
+            "rho 0.01",
+            missing="say what the answer may cost ('spend': 'rho 0.01') or how wrong it may be ('within': 5).",
+        ),
+        Field(
+            "within",
+            "Or: error within",
+            "number",
+            "The cheapest spend for this error is found.",
+            required=False,
+            rule=AcceptableError(),
+        ),
+        Field(
+            "confidence",
+            "Confidence",
+            "number",
+            "Confidence level of the intervals.",
+            "0.95",
+            required=False,
+            rule=Confidence(),
+        ),
     )
 
     def parse(self, form: Mapping[str, Any]) -> dict[str, Any]:
         """Read the query and its cost, or its acceptable error."""
-        sql = text_of(form, "sql", "Question", most=_LONGEST)
-        if not sql:
-            raise BadForm("'Question' is missing. Write one SELECT.")
-        within, spend = text_of(form, "within", "Error within"), text_of(form, "spend", "Spend")
-        if not within and not spend:
-            raise BadForm("say what the answer may cost ('spend': 'rho 0.01') or how wrong it may be ('within': 5).")
-        read: dict[str, Any] = {"sql": sql, "confidence": confidence_of(form)}
-        if within:  # a page sends both, since 'spend' has a default
-            if not _LEAST <= rational(within, "within") <= _MOST:
-                raise BadForm("'within' is how far off an answer may be: a positive number from 1e-30 to 1e30.")
-            return {**read, "within": within}
-        return {**read, "spend": wire.loss_to_text(wire.parse_loss(spend))}
+        # A page sends both, since 'spend' has a default.
+        left_out = "spend" if text_of(form, "within", "Error within") else "within"
+        return read_form([field for field in self.fields if field.name != left_out], form)
 
     def tables(self, schema: Schema, parameters: Mapping[str, Any]) -> tuple[str, ...]:
         """Return every table of the schema that the query names anywhere. The plan checks that it is valid SQL."""
@@ -76,14 +107,6 @@ class Query:
         answer = data.run(plan)
         receipts = (*answer.search, *(() if answer.receipt is None else (answer.receipt,)))
         return Done({"answer": wire.answer_to_json(answer), **cells(answer)}, receipts)
-
-
-def confidence_of(form: Mapping[str, Any]) -> str:
-    """Return the confidence that a form states."""
-    text = share_text(text_of(form, "confidence", "Confidence", default="0.95"))
-    if not 0 < rational(text, "confidence") < 1:
-        raise BadProbability(f"confidence must lie strictly between 0 and 1, got {text:.40}. Write '0.95'.")
-    return text
 
 
 def planned(data: Dataset, plan: Plan) -> Planned:

@@ -23,8 +23,8 @@ from cloister.hub.policy import views
 from cloister.hub.policy.conditions import Environment, Grant, Subject
 from cloister.hub.policy.decide import Verdict, decide
 from cloister.hub.policy.policy import Policy
-from cloister.hub.policy.text.reader import read, read_loss
-from cloister.hub.policy.text.yaml_page import YamlNode, parse, refuse
+from cloister.hub.policy.text.reader import read, read_loss, refuse
+from cloister.hub.policy.text.yaml_page import YamlNode, parse, read_word
 from cloister.privacy.errors import Refused
 from cloister.privacy.loss import Loss
 
@@ -175,27 +175,27 @@ def _case(
     if "operation" not in words or "expect" not in words:
         return None
     subject = _subject(given)
-    operation, purpose = words["operation"].line(), given["purpose"].line() if "purpose" in given else ""
+    operation, purpose = words["operation"].line(), read_word(given, "purpose", YamlNode.line, "")
     environment = Environment(
-        _moment(given["time"]) if "time" in given else 0.0,
-        given["hub"].line() if "hub" in given else "",
-        given["network"].line() if "network" in given else "",
+        read_word(given, "time", _moment, 0.0),
+        read_word(given, "hub", YamlNode.line, ""),
+        read_word(given, "network", YamlNode.line, ""),
     )
     expect = words["expect"].one_of(_DECISIONS)
-    name = words["name"].line() if "name" in words else ""
+    name = read_word(words, "name", YamlNode.line, "")
     return PolicyTestCase(
         name or _told(who.line() if who is not None else subject.person, operation, purpose, expect),
         subject,
         operation,
         purpose,
         environment,
-        given["tables"].lines() if "tables" in given else (),
-        read_loss(given["loss"]) if "loss" in given else None,
+        read_word(given, "tables", YamlNode.lines, ()),
+        read_word(given, "loss", read_loss, None),
         expect == "allowed",
-        words["by"].line() if "by" in words else None,
-        {name: one.text().strip() for name, one in words["sees"].names().items()} if "sees" in words else {},
-        {name: one.lines() for name, one in words["columns"].names().items()} if "columns" in words else {},
-        words["needs"].whole(0, 2) if "needs" in words else None,
+        read_word(words, "by", YamlNode.line, None),
+        read_word(words, "sees", lambda part: {name: one.text().strip() for name, one in part.names().items()}, {}),
+        read_word(words, "columns", lambda part: {name: one.lines() for name, one in part.names().items()}, {}),
+        read_word(words, "needs", lambda part: part.whole(0, 2), None),
     )
 
 

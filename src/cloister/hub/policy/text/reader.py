@@ -1,7 +1,7 @@
 """Reader of a policy's text. Strict: every problem is reported, with its line and a way out."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -11,16 +11,17 @@ from cloister.hub.policy import cost, views
 from cloister.hub.policy.policy import OPERATIONS, SEE_SCHEMA, Approval, Budget, Period, Policy, allowed_join
 from cloister.hub.policy.text.roles import read_countries, read_emails, read_purposes, read_roles
 from cloister.hub.policy.text.writer import write
-from cloister.hub.policy.text.yaml_page import YamlNode, parse, refuse
-from cloister.privacy.errors import BadInput
+from cloister.hub.policy.text.yaml_page import YamlNode, parse, read_word
+from cloister.privacy.errors import BadInput, BadPolicy
 from cloister.privacy.loss import Loss, epsilon, rho
 
-__all__ = ["Reading", "look", "read", "read_loss", "write"]
+__all__ = ["Reading", "look", "read", "read_loss", "refuse", "write"]
 
 _NAME = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
 _POLICY = ("dataset", "purposes", "budget", "reviewers", "retention", "residency", "joins", "roles")
 _BUDGET = ("lifetime", "per_user", "per_request", "period", "approvals")
 _DAYS = 36_500
+_MOST_LISTED = 100
 _NOTHING = "nothing"
 _NO_LOSS = epsilon(1)  # placeholder for a loss that could not be read: that problem is already recorded
 
@@ -58,6 +59,15 @@ def look(text: str, schema: Schema | None = None, operations: Iterable[str] = OP
     return Reading(policy, tuple(_notes(policy, tuple(dict.fromkeys((*OPERATIONS, *operations))), schema)))
 
 
+def refuse(problems: Sequence[str], what: str = "policy") -> None:
+    """Raise with every problem, if there is any."""
+    if problems:
+        listed = "".join(f"\n  {number}. {problem}." for number, problem in enumerate(problems[:_MOST_LISTED], 1))
+        listed += f"\n  … and {len(problems) - _MOST_LISTED} more." if len(problems) > _MOST_LISTED else ""
+        count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise BadPolicy(f"the {what} has {count}:{listed}")
+
+
 @lru_cache(maxsize=256)  # every request reads the policy, and the text rarely changes
 def _read(text: str) -> tuple[Policy, tuple[str, ...]]:
     page = parse(text)
@@ -65,17 +75,17 @@ def _read(text: str) -> tuple[Policy, tuple[str, ...]]:
     dataset = words["dataset"].line() if "dataset" in words else ""
     if dataset and not _NAME.fullmatch(dataset):
         words["dataset"].say("a dataset's name has letters, digits or . _ - : /")
-    purposes = read_purposes(words["purposes"]) if "purposes" in words else ()
-    reviewers = read_emails(words["reviewers"]) if "reviewers" in words else ()
+    purposes = read_word(words, "purposes", read_purposes, ())
+    reviewers = read_word(words, "reviewers", read_emails, ())
     policy = Policy(
         dataset,
         purposes,
-        _budget(words["budget"], reviewers) if "budget" in words else Budget(_NO_LOSS),
-        read_roles(words["roles"], purposes) if "roles" in words else (),
+        read_word(words, "budget", lambda part: _budget(part, reviewers), Budget(_NO_LOSS)),
+        read_word(words, "roles", lambda part: read_roles(part, purposes), ()),
         reviewers,
-        _joins(words["joins"]) if "joins" in words else (),
-        read_countries(words["residency"]) if "residency" in words else (),
-        _days(words["retention"]) if "retention" in words else None,
+        read_word(words, "joins", _joins, ()),
+        read_word(words, "residency", read_countries, ()),
+        read_word(words, "retention", _days, None),
     )
     return policy, tuple(page.problems)
 
@@ -118,10 +128,9 @@ def read_loss(part: YamlNode, words: Mapping[str, YamlNode] | None = None) -> Lo
 
 def _budget(part: YamlNode, reviewers: tuple[str, ...]) -> Budget:
     words = part.words(_BUDGET, ("lifetime",))
-    lifetime = read_loss(words["lifetime"]) if "lifetime" in words else None
-    per_user = read_loss(words["per_user"]) if "per_user" in words else None
-    per_request = read_loss(words["per_request"]) if "per_request" in words else None
-    period = _period(words["period"]) if "period" in words else None
+    names = ("lifetime", "per_user", "per_request")
+    lifetime, per_user, per_request = (read_word(words, name, read_loss, None) for name in names)
+    period = read_word(words, "period", _period, None)
     measure = "rho" if lifetime is None else lifetime.measure
     approvals = _approvals(words["approvals"], Loss.nothing(measure)) if "approvals" in words else ()
     budget = Budget(lifetime or _NO_LOSS, per_user, per_request, period, approvals)

@@ -9,7 +9,7 @@ from cloister.hub.policy import views
 from cloister.hub.policy.conditions import Hours, Network, Who
 from cloister.hub.policy.policy import Role
 from cloister.hub.policy.purposes import PURPOSES, covered_by, nearest
-from cloister.hub.policy.text.yaml_page import YamlNode
+from cloister.hub.policy.text.yaml_page import YamlNode, read_word
 from cloister.hub.policy.views import TableView
 from cloister.privacy.errors import QueryRefused
 
@@ -56,9 +56,8 @@ def _who(part: YamlNode) -> Who:
         part.say("write who: anyone for every person with an account, or conditions: who: {roles: [data user]}")
         return Who()
     words = part.words(_WHO)
-    hours = _hours(words["hours"]) if "hours" in words else None
-    start = words["from"].day() if "from" in words else None
-    until = words["until"].day() if "until" in words else None
+    hours = read_word(words, "hours", _hours, None)
+    start, until = (read_word(words, name, YamlNode.day, None) for name in ("from", "until"))
     if start is not None and until is not None and until < start:
         part.say("until is before from. Exchange them")
     for name in ("people", "organisations", "roles", "countries", "networks"):
@@ -68,11 +67,11 @@ def _who(part: YamlNode) -> Who:
         part.say("state a condition, or write who: anyone")
     return Who(
         False,
-        read_emails(words["people"]) if "people" in words else (),
-        words["organisations"].lines() if "organisations" in words else (),
-        tuple(word for one in words["roles"].items() if (word := one.one_of(ROLES))) if "roles" in words else (),
-        read_countries(words["countries"]) if "countries" in words else (),
-        _networks(words["networks"]) if "networks" in words else (),
+        read_word(words, "people", read_emails, ()),
+        read_word(words, "organisations", YamlNode.lines, ()),
+        read_word(words, "roles", lambda part: tuple(word for one in part.items() if (word := one.one_of(ROLES))), ()),
+        read_word(words, "countries", read_countries, ()),
+        read_word(words, "networks", _networks, ()),
         start,
         until,
         hours,

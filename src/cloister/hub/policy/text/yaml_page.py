@@ -4,52 +4,62 @@ All words are read as text: YAML would read the country NO as false, 1e-7 as a w
 tags and duplicate keys are refused; nothing is ignored silently.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
+from cloister.data import strict_yaml
+from cloister.data.strict_yaml import YamlProblem, YamlValue
 from cloister.privacy.errors import BadPolicy
 
-__all__ = ["YamlNode", "parse", "refuse", "to_yaml"]
+__all__ = ["YamlNode", "parse", "read_word", "to_yaml"]
+
+T = TypeVar("T")
+D = TypeVar("D")
 
 _LONGEST = 100_000
 _MOST_ENTRIES = 1_000
-_MOST_TOLD = 100
-_DEEPEST = 20
-_PLAIN = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map")}
+_PLAIN = {None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))}
+_NOT_YAML = "this is not YAML{place}. docs/guides/write-a-policy.md has examples."
+_PROBLEMS = {
+    "syntax": _NOT_YAML,
+    "documents": _NOT_YAML,
+    "alias": "anchors and aliases (& and *) are not offered here. Write it out.",
+    "depth": "this is not YAML as people write it: it is nested too deeply.",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class YamlNode:
     """Node of the text. Problems are collected, not raised."""
 
-    node: yaml.Node
+    node: YamlValue
     path: str
     problems: list[str]
 
     def say(self, sentence: str) -> None:
         """Record a problem here, with its way out."""
-        self.problems.append(f"line {self.node.start_mark.line + 1}, {self.path or 'the page'}: {sentence}")
+        self.problems.append(f"line {self.node.line}, {self.path or 'the page'}: {sentence}")
 
     @property
     def empty(self) -> bool:
         """Return True if it is an empty list or mapping."""
-        return isinstance(self.node, yaml.CollectionNode) and not self.node.value
+        return self.node.kind != "text" and not self.node.value
 
     def names(self) -> "dict[str, YamlNode]":
         """Return a mapping with names of the writer's choice."""
-        if not isinstance(self.node, yaml.MappingNode):
+        if self.node.kind != "map":
             self.say("write names with something under each")
             return {}
         if self._too_many():
             return {}
         found: dict[str, YamlNode] = {}
         for key, value in self.node.value:
-            name = key.value if isinstance(key, yaml.ScalarNode) else ""
+            name = key.value if key.kind == "text" else ""
             part = YamlNode(value, f"{self.path}.{name}" if self.path else name, self.problems)
             if not name or not name.isprintable() or len(name) > 200:
                 part.say("give it a short printable name")
@@ -66,7 +76,7 @@ class YamlNode:
             close = get_close_matches(name, known, n=1)
             hint = f"Did you mean {close[0]}" if close else f"Words here are {', '.join(known)}"
             found.pop(name).say(f"the word {name:.40} is unknown. {hint}")
-        if isinstance(self.node, yaml.MappingNode):
+        if self.node.kind == "map":
             for name in required:
                 if name not in found:
                     self.say(f"{name} is missing. Add it")
@@ -74,7 +84,7 @@ class YamlNode:
 
     def items(self) -> "list[YamlNode]":
         """Return the entries of a list."""
-        if not isinstance(self.node, yaml.SequenceNode):
+        if self.node.kind != "list":
             self.say("write a list, such as [a, b]")
             return []
         if self._too_many():
@@ -89,7 +99,7 @@ class YamlNode:
 
     def text(self) -> str:
         """Return a text; empty if there is none, which is a problem."""
-        value = self.node.value if isinstance(self.node, yaml.ScalarNode) else None
+        value = self.node.value if self.node.kind == "text" else None
         if value is None or not value.strip():
             self.say("write a word here")
             return ""
@@ -143,6 +153,11 @@ class YamlNode:
             return None
 
 
+def read_word(words: Mapping[str, YamlNode], name: str, read: Callable[[YamlNode], T], default: D) -> T | D:
+    """Return what is under a word, read; the default if the word is not there."""
+    return read(words[name]) if name in words else default
+
+
 def parse(text: str) -> YamlNode:
     """Parse YAML.
 
@@ -152,48 +167,20 @@ def parse(text: str) -> YamlNode:
     if not isinstance(text, str) or len(text) > _LONGEST:
         raise BadPolicy(f"a page is text of at most {_LONGEST:,} characters.")
     try:
-        node: Any = yaml.compose(text, _NoAliases)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f" near line {mark.line + 1}" if mark is not None else ""
-        raise BadPolicy(f"this is not YAML{place}. docs/guides/write-a-policy.md has examples.") from None
-    if node is None:
+        found = strict_yaml.parse(text, fast=False)  # a published policy is read alike on every machine
+    except YamlProblem as problem:
+        raise BadPolicy(_PROBLEMS[problem.kind].format(place=problem.place)) from None
+    if found is None:
         raise BadPolicy("the page is empty. docs/guides/write-a-policy.md has a first one.")
-    for one in _walk(node):
+    for one in _walk(found):
         if one.tag not in _PLAIN:
-            raise BadPolicy(f"tags ({one.tag:.40}, line {one.start_mark.line + 1}) are not offered here. Leave it out.")
-    return YamlNode(node, "", [])
-
-
-def refuse(problems: Sequence[str], what: str = "policy") -> None:
-    """Raise with every problem, if there is any."""
-    if problems:
-        listed = "".join(f"\n  {number}. {problem}." for number, problem in enumerate(problems[:_MOST_TOLD], 1))
-        listed += f"\n  … and {len(problems) - _MOST_TOLD} more." if len(problems) > _MOST_TOLD else ""
-        count = "a problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise BadPolicy(f"the {what} has {count}:{listed}")
+            raise BadPolicy(f"tags ({one.tag:.40}, line {one.line}) are not offered here. Leave it out.")
+    return YamlNode(found, "", [])
 
 
 def to_yaml(raw: Mapping[str, Any]) -> str:
     """Return plain values (text, lists, mappings) as YAML that `parse` reads as the same text."""
     return str(yaml.dump(raw, Dumper=_AsText, sort_keys=False, allow_unicode=True, default_flow_style=None, width=110))
-
-
-class _NoAliases(yaml.BaseLoader):
-    """Loader: all words as text, no anchors (which allow cycles and unbounded growth) and no unbounded nesting."""
-
-    depth = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose a node, unless it is an alias or nested too deeply."""
-        if self.check_event(yaml.AliasEvent):
-            raise BadPolicy("anchors and aliases (& and *) are not offered here. Write it out.")
-        self.depth += 1
-        if self.depth > _DEEPEST:
-            raise BadPolicy("this is not YAML as people write it: it is nested too deeply.")
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
 
 
 class _AsText(yaml.SafeDumper):
@@ -208,14 +195,14 @@ class _AsText(yaml.SafeDumper):
 _AsText.yaml_implicit_resolvers = {}
 
 
-def _walk(node: Any) -> Iterator[Any]:
-    rest = [node]
+def _walk(top: YamlValue) -> Iterator[YamlValue]:
+    rest = [top]
     while rest:
         one = rest.pop()
         yield one
-        if isinstance(one, yaml.MappingNode):
+        if one.kind == "map":
             rest.extend(part for pair in one.value for part in pair)
-        elif isinstance(one, yaml.SequenceNode):
+        elif one.kind == "list":
             rest.extend(one.value)
 
 

@@ -59,7 +59,7 @@ class WholeSheet(BaseModel):
 
     sheet: SheetFacts
     by: str = Field(description="who handed it in")
-    side: dict[str, Any] = Field(description="its side file, signed by this hub for the bytes of the table")
+    side: dict[str, Any] = Field(description="its metadata file, signed by this hub for the bytes of the table")
     key: str = Field(description="this hub's public key")
     made_with: str = Field(description="the key that its owner's receipt holds under; empty if it came with none")
     receipts: list[str] = Field(description="of the charge")
@@ -91,7 +91,7 @@ async def hand(request: Request, here: Sharer, name: Name) -> SheetFacts:
 
 @router.get("/api/datasets/{name}/tables/{number}")
 def show(here: Reader, name: Name, number: int, purpose: Purpose = "") -> WholeSheet:
-    """Return the facts of a submitted table: its side file, its cost, what the hub vouches for."""
+    """Return the facts of a submitted table: its metadata file, its cost, what the hub vouches for."""
     job, _ = access.take(here.hub, here.who, name, number, purpose, here.environment, "sheet")
     assert job.result is not None
     return WholeSheet(
@@ -117,7 +117,7 @@ def received(here: Visitor, name: str, sent: Form) -> Job:
     """Submit the files of a form; return the job."""
     require_owner(here, name)
     files = {}
-    for field, label in (("table", "Table"), ("side", "Side file")):
+    for field, label in (("table", "Table"), ("side", "Metadata file")):
         file = sent.file(field)
         if file is None:
             raise BadForm(f"'{label}' is missing.")

@@ -2,8 +2,8 @@
 
 import asyncio
 import base64
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import sqlalchemy as sa
@@ -55,6 +55,10 @@ class JobBody(BaseModel):
                 raise ValueError("a field is text, a number or a list of these")
         return form
 
+    def order(self, dataset: str, here: Visitor) -> gateway.JobOrder:
+        """Return the request for the gateway."""
+        return gateway.JobOrder(dataset, self.kind, self.form, self.purpose, here.environment)
+
 
 class PlanFacts(BaseModel):
     """Cost of a job, and the expected error of its answer."""
@@ -85,7 +89,7 @@ class JobFacts(BaseModel):
     created: float
     started: float | None
     finished: float | None
-    policy: int = Field(description="the version of the policy under which it was handed in")
+    policy: int = Field(description="the version of the policy under which it was submitted")
     loss: dict[str, str] | None = Field(description="what it cost the dataset")
     plan: dict[str, Any] | None = None
     parameters: dict[str, Any] | None = None
@@ -106,40 +110,32 @@ class JobList(BaseModel):
 @router.post("/api/datasets/{name}/plan")
 async def plan(request: Request, name: str, asked: JobBody, here: MayWork) -> PlanFacts:
     """Return the cost of a job. Planning costs nothing."""
-    planned = await planned_by(request, here, name, asked.kind, asked.form, asked.purpose)
+    planned = await planned_by(request, here, asked.order(name, here))
     return PlanFacts(**planned.to_json())
 
 
 @router.post("/api/datasets/{name}/jobs", status_code=202)
 async def submit(request: Request, name: str, asked: JobBody, here: MayWork) -> JobFacts:
     """Submit a job. It is queued, or waits for approval."""
-    job = await submitted_by(request, here, name, asked.kind, asked.form, asked.purpose)
+    job = await submitted_by(request, here, asked.order(name, here))
     return await run_in_threadpool(_found, here, job.id)
 
 
-async def planned_by(
-    request: Request, here: Visitor, name: str, kind: str, form: Mapping[str, Any], purpose: str
-) -> Planned:
+async def planned_by(request: Request, here: Visitor, order: gateway.JobOrder) -> Planned:
     """Return the plan of a job, made in a child process if the hub is served."""
-    asked = (here.hub, here.who, name, kind, form, purpose, here.environment)
-    return await run_in_threadpool(gateway.plan, *asked, await _passed(request, here, *asked[2:6]))
+    return await run_in_threadpool(gateway.plan, here.hub, here.who, order, await _passed(request, here, order))
 
 
-async def submitted_by(
-    request: Request, here: Visitor, name: str, kind: str, form: Mapping[str, Any], purpose: str
-) -> Job:
+async def submitted_by(request: Request, here: Visitor, order: gateway.JobOrder) -> Job:
     """Queue a job, planned in a child process if the hub is served."""
-    asked = (here.hub, here.who, name, kind, form, purpose, here.environment)
-    return await run_in_threadpool(gateway.submit, *asked, await _passed(request, here, *asked[2:6]))
+    return await run_in_threadpool(gateway.submit, here.hub, here.who, order, await _passed(request, here, order))
 
 
-async def _passed(
-    request: Request, here: Visitor, name: str, kind: str, form: Mapping[str, Any], purpose: str
-) -> gateway.Passed | None:
+async def _passed(request: Request, here: Visitor, order: gateway.JobOrder) -> gateway.Passed | None:
     planner: Planner | None = getattr(request.app.state, "planner", None)
     if planner is None:  # an application without a server plans by itself
         return None
-    asked = PlanRequest(here.who.id, name, kind, dict(form), purpose, here.environment)
+    asked = PlanRequest(here.who.id, replace(order, form=dict(order.form)))
     return await planner.ask(asked, request.is_disconnected)
 
 

@@ -19,7 +19,7 @@ MayRead = Annotated[Visitor, Depends(scoped("read"))]
 
 @router.get("/api/jobs/{number}/table", response_class=Response)
 def table(number: int, here: MayRead) -> Response:
-    """Return the synthetic table as Parquet. Its side file is `result.side` of the job."""
+    """Return the synthetic table as Parquet. Its metadata file is `result.side` of the job."""
     job, result = made(here, number)
     content = base64.b64decode(result["file"])
     return download(content, f"{table_name(job)}.parquet", "application/vnd.apache.parquet")

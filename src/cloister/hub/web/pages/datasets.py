@@ -142,7 +142,7 @@ def pause(request: Request, name: str, here: Here, sent: Sent) -> Response:
     paused = sent.ticked("paused")
     with here.hub.database.writing() as session:
         datasets.pause(here.hub, session, here.who, datasets.owned(session, name, here.who), paused)
-    return go(request, f"/datasets/{name}", said="No work on it begins now." if paused else "Work may begin again.")
+    return go(request, f"/datasets/{name}", said="No job on it begins now." if paused else "Work may begin again.")
 
 
 @router.post("/datasets/{name}/delete")

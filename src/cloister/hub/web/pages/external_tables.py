@@ -50,7 +50,7 @@ def _handed(request: Request, here: Visitor, name: str, sent: Form) -> Response:
         if status_of(error) not in (409, 413, 422):
             raise
         return _list(request, here, name, "", error, sent.get("key", ""))
-    return go(request, f"/datasets/{name}/tables/{job.id}", said="It is handed in, and charged.")
+    return go(request, f"/datasets/{name}/tables/{job.id}", said="It is uploaded, and charged.")
 
 
 @router.get("/datasets/{name}/tables/{number}")

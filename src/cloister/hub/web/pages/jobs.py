@@ -68,13 +68,19 @@ def shown(request: Request, number: int, here: SignedIn) -> Response:
     return draw(request, job, at=f"/jobs/{job.id}", asked=asked, detail=_owner_detail(here, job))
 
 
+def _title(job: Job) -> str:
+    """Return the title of a job's type; its name if this hub no longer has the type."""
+    kind = KINDS.get(job.kind)
+    return job.kind if kind is None else kind.title
+
+
 def draw(
     request: Request,
     job: Job,
     *,
     at: str,
     words: str = "",
-    above: tuple[str, str] = ("/jobs", "Work"),
+    above: tuple[str, str] = ("/jobs", "Queries and jobs"),
     asked: int | None = None,
     detail: str = "",
 ) -> Response:
@@ -103,10 +109,8 @@ def draw(
         words=f"?{words}" if words else "",
         above=above,
         handed=handed,
-        title=f"{kind.title if kind and not handed else 'Synthetic table' if handed else job.kind} {job.id}",
-        heading=f"{_LEFT.get(job.kind, 'Answer')} from {place}"
-        if result is not None
-        else f"{kind.title if kind else job.kind}: {place}",
+        title=f"{'Synthetic table' if handed else _title(job)} {job.id}",
+        heading=f"{_title(job)}: {place}" if result is None else f"{_LEFT.get(job.kind, 'Answer')} from {place}",
         sql=job.parameters.get("sql", ""),
         moving=job.state not in ENDED,
         stage=job.stage or _STAGES.get(job.state, ""),

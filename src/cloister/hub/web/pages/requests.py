@@ -8,9 +8,8 @@ from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from cloister.hub import approvals
-from cloister.hub.approvals.access import askable_purposes
 from cloister.hub.approvals.decision import ACCESS_DAYS, comments, decisions
-from cloister.hub.approvals.reviewers import current_policy
+from cloister.hub.approvals.requests import askable_purposes, current_policy
 from cloister.hub.core import models
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Dataset, Person

@@ -1,4 +1,4 @@
-"""Files of a synthetic table: Parquet, CSV for spreadsheets, and the side file of both."""
+"""Files of a synthetic table: Parquet, CSV for spreadsheets, and the metadata file of both."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ def as_csv(number: int, here: SignedIn) -> Response:
 
 @router.get("/jobs/{number}/table.side.json")
 def side(number: int, here: SignedIn) -> Response:
-    """Return the side file: measurements and their reasons, expected errors, loss and receipt."""
+    """Return the metadata file: measurements and their reasons, expected errors, loss and receipt."""
     job, result = made(here, number)
     text = json.dumps(result["side"], indent=1, ensure_ascii=False) + "\n"
     return download(text.encode(), f"{table_name(job)}.parquet.side.json", "application/json")

@@ -4,7 +4,7 @@ The plan is made from public facts and costs nothing. The job runs exactly as pl
 planned values, not the current content of the form above.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -20,6 +20,7 @@ from cloister.data.schema import Column, Schema
 from cloister.hub.core.models import Dataset, Job, SavedQuery
 from cloister.hub.datasets.dataset_view import visible_dataset
 from cloister.hub.jobs import limits
+from cloister.hub.jobs.gateway import JobOrder
 from cloister.hub.jobs.job_types import JobType, Planned, kind_of
 from cloister.hub.policy import cost
 from cloister.hub.policy.decide import Verdict, decide
@@ -46,6 +47,11 @@ class Left:
     mine: Loss | None
     now: Loss
     held: Loss | None = None  # of `mine`: the cost of jobs that wait for approval
+
+    @property
+    def affordable(self) -> str:
+        """Return the largest spend of one request now, as a form takes it; empty if nothing is left."""
+        return loss_to_text(self.now) if self.now.amount else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +101,12 @@ async def work(
     purpose = sent.get("purpose", "")
     values = {field.name: sent.get(field.name, "") for field in chosen.fields}
     shown = {**values, "purpose": purpose}
+    order = JobOrder(name, kind, values, purpose, here.environment)
     try:
         if sent.get("action") == "run":
-            job = await submitted_by(request, here, name, kind, values, purpose)
+            job = await submitted_by(request, here, order)
             return go(request, f"/jobs/{job.id}")
-        planned = await planned_by(request, here, name, kind, values, purpose)
+        planned = await planned_by(request, here, order)
     except NotHere:
         raise
     except (BadInput, Refused, HubRefused) as refusal:
@@ -139,7 +146,7 @@ def keep(
         kept = SavedQuery(person_id=here.who.id, dataset_id=dataset.id, name=title, sql=sql)
         session.add(kept)
         session.flush()
-    return go(request, f"/work/query/{name}?saved={kept.id}", said=f"Kept as “{title}”.")
+    return go(request, f"/work/query/{name}?saved={kept.id}", said=f"Saved as “{title}”.")
 
 
 @router.post("/work/query/{name}/saved/{number}/forget")
@@ -204,18 +211,7 @@ def _draw(
             verdict = decide(sight.policy, sight.number, sight.subject, kind.operation, first, here.environment)
             return _turned_away(request, kind, sight.dataset.name, verdict, first)
         left = _left(session, here, sight.dataset, sight.policy) if planned is not None else None
-        kept = sa.select(SavedQuery).where(
-            SavedQuery.person_id == here.who.id, SavedQuery.dataset_id == sight.dataset.id
-        )
-        before = sa.select(Job).where(
-            Job.person_id == here.who.id, Job.dataset_id == sight.dataset.id, Job.kind == kind.name
-        )
-        saved = session.scalars(kept.order_by(SavedQuery.name).limit(30)).all() if kind.name == "query" else []
-        history = session.scalars(before.order_by(Job.id.desc()).limit(8)).all()
-    told = None
-    if problem is not None:
-        text = str(problem).removeprefix(f"{problem.code}: ")
-        told = Problem(title_of(status_of(problem)), text, way_out(problem), why)
+        saved, history = _earlier(session, here, sight.dataset, kind)
     return page(
         request,
         "work.html",
@@ -229,17 +225,32 @@ def _draw(
         planned=planned,
         needs=cost.needs(sight.policy, planned.loss) if planned is not None and planned.loss.amount else 0,
         left=left,
-        affordable=loss_to_text(left.now) if left is not None and left.now.amount else "",
-        problem=told,
+        affordable="" if left is None else left.affordable,
+        problem=None if problem is None else _problem(problem, why),
         blocked_why=_decided(sight.dataset.name, planned.decision) if planned is not None else "",
         saved=saved,
         history=history,
     )
 
 
+def _earlier(
+    session: Session, here: Visitor, dataset: Dataset, kind: JobType
+) -> tuple[Sequence[SavedQuery], Sequence[Job]]:
+    """Return the saved queries of this user on this dataset, and their last jobs of this kind."""
+    kept = sa.select(SavedQuery).where(SavedQuery.person_id == here.who.id, SavedQuery.dataset_id == dataset.id)
+    before = sa.select(Job).where(Job.person_id == here.who.id, Job.dataset_id == dataset.id, Job.kind == kind.name)
+    saved = session.scalars(kept.order_by(SavedQuery.name).limit(30)).all() if kind.name == "query" else []
+    return saved, session.scalars(before.order_by(Job.id.desc()).limit(8)).all()
+
+
+def _problem(error: CloisterError, why: str) -> Problem:
+    text = str(error).removeprefix(f"{error.code}: ")
+    return Problem(title_of(status_of(error)), text, way_out(error), why)
+
+
 def _left(session: Session, here: Visitor, dataset: Dataset, policy: Policy) -> Left:
     left = here.hub.ledger.balance(dataset.name).left
-    now = limits.room(session, dataset, here.who.id, policy, here.hub.ledger)
+    now = limits.room(session, limits.Payer(dataset, here.who.id, policy, here.hub.ledger))
     if policy.budget.per_user is None:
         return Left(left, None, now)
     cap = cost.cap(policy.budget.per_user)

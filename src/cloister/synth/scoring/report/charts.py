@@ -1,20 +1,18 @@
 """The charts of a score, each with its caption."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cloister.data.charts import altair, name_axis, style, to_svg
 from cloister.synth.scoring.report.interval import Interval, percent
 from cloister.synth.scoring.utility.dependence import Map
 from cloister.synth.scoring.utility.shapes import ColumnShape
 
 if TYPE_CHECKING:
     from cloister.synth.scoring.score import Score
-from collections.abc import Mapping, Sequence
-from html import escape
-
-from cloister.privacy.errors import MissingExtra
 
 __all__ = [
     "MOST_COLUMNS",
@@ -30,35 +28,21 @@ __all__ = [
 ]
 
 
-# Charts as SVG, rendered by Vega-Lite without a network, in colours set by the page's style.
-#
 # Every colour in a chart is a placeholder for a CSS variable, so that one drawing serves light, dark and print.
 # Colour legends are text of the page, above the drawing: a reader's font may be wider than the one used for layout.
 
 
 INK = {"ink": "#000101", "soft": "#000102", "line": "#000103", "real": "#000104", "made": "#000105", "other": "#000106"}
-_FONT = "Arial, Liberation Sans, Helvetica, sans-serif"
+_MISSING = "a report with charts needs Altair: pip install 'cloister[report]'."
 _WIDTH = 330
 Point = dict[str, Any]
 Kinds = Mapping[str, str]
 """Label of a compared table, and the name of its colour."""
 
 
-def altair() -> Any:
-    """Return Altair, or refuse with instructions to install it."""
-    try:
-        import altair as alt
-        import vl_convert  # noqa: F401
-    except ImportError:
-        raise MissingExtra("a report with charts needs Altair: pip install 'cloister[report]'.") from None
-    return alt
-
-
 def draw(chart: Any) -> str:
     """Render a chart as SVG for a page that defines --ink, --soft, --line, --real, --made and --other."""
-    import vl_convert
-
-    text: str = vl_convert.vegalite_to_svg(chart.to_json(indent=None), config=_config(), allowed_base_urls=[])
+    text = to_svg(chart, style(INK, size=12, gap=8, right=28))
     for name, colour in INK.items():
         text = text.replace(colour, f"var(--{name})")
     return text
@@ -66,7 +50,7 @@ def draw(chart: Any) -> str:
 
 def bars(points: Sequence[Point], kinds: Kinds, title: str) -> str:
     """Draw groups of bars, one above the other: points of {group, kind, value}."""
-    alt = altair()
+    alt = altair(_MISSING)
     base = alt.Chart(alt.InlineData(values=list(points)))
     groups = list(dict.fromkeys(point["group"] for point in points))
     shape = {
@@ -81,7 +65,7 @@ def bars(points: Sequence[Point], kinds: Kinds, title: str) -> str:
 
 def intervals(points: Sequence[Point], kinds: Kinds, title: str, rule: float | None = None) -> str:
     """Draw points with intervals: {group, kind, value, low, high}; a dashed line marks chance."""
-    alt = altair()
+    alt = altair(_MISSING)
     base = alt.Chart(alt.InlineData(values=list(points)))
     groups = list(dict.fromkeys(point["group"] for point in points))
     span = [point[key] for point in points for key in ("low", "value", "high") if point.get(key) is not None]
@@ -108,7 +92,7 @@ def intervals(points: Sequence[Point], kinds: Kinds, title: str, rule: float | N
 
 def lines(points: Sequence[Point], kinds: Kinds, across: str, up: str) -> str:
     """Draw lines: points of {kind, x, y}."""
-    alt = altair()
+    alt = altair(_MISSING)
     base = alt.Chart(alt.InlineData(values=list(points)))
     dash = alt.StrokeDash("kind:N", sort=list(kinds), legend=None, scale=alt.Scale(range=[[1, 0], [6, 3]]))
     chart = base.mark_line(strokeWidth=2.2, interpolate="monotone").encode(
@@ -122,7 +106,7 @@ def lines(points: Sequence[Point], kinds: Kinds, across: str, up: str) -> str:
 
 def steps(points: Sequence[Point], kinds: Kinds, title: str, words: Sequence[str] | None) -> str:
     """Draw a column's shares: points of {kind, place, label, value}; bars for words, outlines for ordered values."""
-    alt = altair()
+    alt = altair(_MISSING)
     base = alt.Chart(alt.InlineData(values=list(points)))
     if words is not None:
         shape = {
@@ -151,7 +135,7 @@ def steps(points: Sequence[Point], kinds: Kinds, title: str, words: Sequence[str
 
 def heat(names: Sequence[str], values: Sequence[Sequence[float | None]], most: float, title: str) -> str:
     """Draw a square map: the fuller a cell, the larger the number; in another colour if it is negative."""
-    alt = altair()
+    alt = altair(_MISSING)
     points = [
         {"row": a, "column": b, "value": value, "size": min(1.0, abs(value or 0.0) / most) if most > 0 else 0.0}
         for a, line in zip(names, values, strict=True)
@@ -173,13 +157,13 @@ def heat(names: Sequence[str], values: Sequence[Sequence[float | None]], most: f
 
 
 def _colours(kinds: Kinds) -> Any:
-    alt = altair()
+    alt = altair(_MISSING)
     scale = alt.Scale(domain=list(kinds), range=[INK[ink] for ink in kinds.values()])
     return alt.Color("kind:N", sort=list(kinds), title=None, legend=None, scale=scale)
 
 
 def _marks(kinds: Kinds) -> Any:
-    alt = altair()
+    alt = altair(_MISSING)
     scale = alt.Scale(domain=list(kinds), range=["circle", "diamond", "square"][: len(kinds)])
     return alt.Shape("kind:N", scale=scale, title=None, legend=None)
 
@@ -193,27 +177,7 @@ def _key(kinds: Kinds) -> str:
 
 def _words(told: Sequence[str], most: int = 200) -> Any:
     """Return an axis of words, with room for a reader's font."""
-    room = min(round(1.18 * most) + 12, 12 + max((round(7.6 * len(one)) for one in told), default=0))
-    return altair().Axis(labelLimit=most, minExtent=room, ticks=False, domain=False, grid=False)
-
-
-def _config() -> dict[str, Any]:
-    ink, soft, line = INK["ink"], INK["soft"], INK["line"]
-    words = {
-        "labelColor": ink,
-        "titleColor": soft,
-        "titleFontWeight": "normal",
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-    }
-    return {
-        "background": None,
-        "font": _FONT,
-        "padding": {"left": 4, "right": 28, "top": 6, "bottom": 4},
-        "view": {"stroke": None},
-        "title": {"color": ink, "anchor": "start", "fontSize": 13, "fontWeight": 600, "offset": 8},
-        "axis": {**words, "gridColor": line, "domainColor": line, "tickColor": line, "titlePadding": 8},
-    }
+    return name_axis(told, most, letter=7.6)
 
 
 Drawn = tuple[str, str]

@@ -32,10 +32,10 @@ def told_making(synthetic: Any) -> dict[str, str]:
     if means:
         errors = ", ".join(f"{percent(float(error))} for {_columns(int(way))}" for way, error in means.items())
         margin = percent(float(side["expected error"]["margin of these means (95 %)"]))
-        told["Expected error"] = f"{errors}, each ± {margin}: what the side file tells whoever gets the table."
+        told["Expected error"] = f"{errors}, each ± {margin}: what the metadata file tells whoever gets the table."
     told["Rules"] = _rules(side)
     receipt = side.get("receipt")
-    told["Receipt"] = "none" if receipt is None else "signed, in the side file: anybody can check what was paid."
+    told["Receipt"] = "none" if receipt is None else "signed, in the metadata file: anybody can check what was paid."
     return {word: text for word, text in told.items() if text}
 
 

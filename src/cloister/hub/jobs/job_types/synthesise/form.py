@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cloister.client import wire
 from cloister.dataset import Dataset
-from cloister.hub.jobs.job_types.job_type import Progress
+from cloister.hub.jobs.job_types.job_type import Progress, column_named
 from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadForm, BadSchema, CloisterError
 from cloister.privacy.loss import Loss
@@ -80,7 +80,7 @@ def read(data: Dataset, table: str, parameters: Mapping[str, Any]) -> SynthesisR
         if not columns:
             raise BadSchema(f"no column of {table} has public bounds or categories. Ask its owner to give some.")
     else:
-        columns = tuple(_named(terms, one, table) for one in wanted)
+        columns = tuple(column_named(terms, one, table) for one in wanted)
     share = Fraction(rational(parameters["score"], "score")) if parameters["score"] else Fraction(0)
     budget = budget_share(wire.parse_loss(parameters["spend"]), "the synthetic table", "generators")
     rows = int(parameters["rows"]) if parameters["rows"] else None
@@ -123,13 +123,3 @@ def carry_out(
         return made, str(error), (made.receipt,)
     assert score.release.receipt is not None
     return made, score, (made.receipt, score.release.receipt)
-
-
-def _named(terms: Mapping[str, Any], word: str, table: str) -> str:
-    """Return a column as the schema spells it."""
-    if word in terms:
-        return word
-    found = [name for name in terms if name.lower() == word.lower()]
-    if len(found) != 1:
-        raise BadSchema(f"there is no column {word!r:.60} in {table}. There are: {', '.join(terms)}.")
-    return found[0]

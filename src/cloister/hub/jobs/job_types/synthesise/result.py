@@ -37,7 +37,7 @@ def shown(
 ) -> dict[str, Any]:
     """Return what a page shows and a client fetches; plain JSON.
 
-    `columns` are charts, `first` some rows, `side` the side file, signed for the bytes in `file`.
+    `columns` are charts, `first` some rows, `side` the metadata file, signed for the bytes in `file`.
     """
     rows = made.to_arrow()
     sink = io.BytesIO()
@@ -55,12 +55,12 @@ def shown(
 
 
 def signed(side: Mapping[str, Any], content: bytes, key: SigningKey) -> dict[str, Any]:
-    """Return the released files: the side file, the file that it was signed for, and the key."""
+    """Return the released files: the metadata file, the file that it was signed for, and the key."""
     return {"key": str(key.public), "side": side, "file": base64.b64encode(content).decode("ascii")}
 
 
 def told_of(side: Mapping[str, Any], rows: pa.Table) -> dict[str, Any]:
-    """Return the page's facts on a table, from its side file and its rows."""
+    """Return the page's facts on a table, from its metadata file and its rows."""
     errors, score = side["expected error"], side.get("score")
     return {
         "method": str(side["method"]),

@@ -1,7 +1,6 @@
 """Training of a model: from an estimator, a target, features and a budget to a model card and a signed file.
 
-    estimators.py   the estimators, and what each needs
-    form.py         a form read against what is public of the user's tables
+    form.py         the estimators, and a form read against what is public of the user's tables
     training.py     the rehearsal on empty tables, and the fit: one charge, evaluation included
     model_card.py   a fitted model as numbers for its page
 
@@ -10,22 +9,26 @@ empty tables.
 """
 
 import base64
-import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from cloister.client import wire
 from cloister.data.schema import Schema
 from cloister.dataset import Dataset
-from cloister.hub.jobs.job_types.job_type import Done, Field, Planned, Progress, share_text, text_of
-from cloister.hub.jobs.job_types.train.estimators import OFFERS
-from cloister.hub.jobs.job_types.train.form import TrainingRequest, read
-from cloister.privacy.errors import BadForm, BadSchema
-from cloister.privacy.number import rational
+from cloister.hub.jobs.job_types.job_type import (
+    Done,
+    Field,
+    Names,
+    Planned,
+    Progress,
+    Share,
+    Whole,
+    read_form,
+    table_named,
+)
+from cloister.hub.jobs.job_types.train.form import OFFERS, TrainingRequest, read
+from cloister.privacy.errors import BadForm
 
 __all__ = ["Train"]
-
-_LONGEST = 4000
 
 
 class Train:
@@ -46,37 +49,48 @@ class Train:
         ),
         Field("table", "Table", "table", "What it learns from."),
         Field("target", "Target", "column", "The column to predict. None for KMeans and PCA.", required=False),
-        Field("features", "Features", "column", "Columns with commas between; all that fit if empty.", required=False),
-        Field("spend", "Spend", "loss", "All of it is charged: for the model, and for its evaluation.", "rho 0.02"),
-        Field("evaluate", "Share to evaluate", "number", "Such as 0.2: of the spend.", required=False),
+        Field(
+            "features",
+            "Features",
+            "column",
+            "Columns with commas between; all that fit if empty.",
+            required=False,
+            most=4000,
+            rule=Names(),
+        ),
+        Field(
+            "spend",
+            "Privacy budget",
+            "loss",
+            "All of it is charged: for the model, and for its evaluation.",
+            "rho 0.02",
+            missing="'Privacy budget' is missing. Write what the model may cost, such as rho 0.02.",
+        ),
+        Field(
+            "evaluate",
+            "Share to evaluate",
+            "number",
+            "Share of the spend, such as 0.2.",
+            required=False,
+            most=20,
+            rule=Share("0.2"),
+        ),
         Field("group", "Compare groups of", "column", "A column; needs a share to evaluate.", required=False),
-        Field("parts", "Clusters or components", "number", "Of KMeans and PCA.", required=False),
+        Field(
+            "parts",
+            "Clusters or components",
+            "number",
+            "Their number, for KMeans and PCA.",
+            required=False,
+            most=10,
+            rule=Whole(1, 100),
+        ),
     )
 
     def parse(self, form: Mapping[str, Any]) -> dict[str, Any]:
         """Read the estimator, its target and features, and the cost."""
-        estimator = text_of(form, "estimator", "Estimator", default="LogisticRegression")
-        if estimator not in OFFERS:
-            raise BadForm(f"'Estimator' is one of {', '.join(OFFERS)}.")
-        spend = text_of(form, "spend", "Spend")
-        if not spend:
-            raise BadForm("'Spend' is missing. Write what the model may cost, such as rho 0.02.")
-        listed = form.get("features")
-        if isinstance(listed, list | tuple):
-            if not all(isinstance(one, str) and "," not in one for one in listed):
-                raise BadForm("'Features' is a list of names of columns.")
-            form = {**form, "features": ", ".join(listed)}
-        names = [one.strip() for one in text_of(form, "features", "Features", most=_LONGEST).split(",")]
-        read = {
-            "estimator": estimator,
-            "table": text_of(form, "table", "Table"),
-            "target": text_of(form, "target", "Target"),
-            "features": ", ".join(dict.fromkeys(one for one in names if one)),
-            "spend": wire.loss_to_text(wire.parse_loss(spend)),
-            "evaluate": _share(text_of(form, "evaluate", "Share to evaluate", most=20)),
-            "group": text_of(form, "group", "Compare groups of"),
-            "parts": _parts(text_of(form, "parts", "Clusters or components", most=10)),
-        }
+        read = read_form(self.fields, form)
+        estimator = read["estimator"]
         if bool(read["target"]) != bool(OFFERS[estimator].predicts):
             word = "needs a target: the column to predict" if OFFERS[estimator].predicts else "has no target"
             raise BadForm(f"{estimator} {word}.")
@@ -88,12 +102,7 @@ class Train:
 
     def tables(self, schema: Schema, parameters: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the one table, as the schema spells it."""
-        private = [table.name for table in schema.tables.values() if not table.public]
-        asked = parameters["table"] or (private[0] if len(private) == 1 else "")
-        found = [name for name in private if name.lower() == asked.lower()]
-        if not found:
-            raise BadSchema(f"say which table to learn from: {', '.join(private)}.")
-        return (found[0],)
+        return (table_named(schema, parameters["table"], "learn from"),)
 
     def plan(self, data: Dataset, parameters: Mapping[str, Any]) -> Planned:
         """Return the cost, and the errors expected in theory."""
@@ -131,21 +140,6 @@ class Train:
     def _asked(self, data: Dataset, parameters: Mapping[str, Any]) -> TrainingRequest:
         (table,) = self.tables(data.schema, parameters)
         return read(data, table, parameters)
-
-
-def _share(given: str) -> str:
-    text = share_text(given)
-    if not text or (re.fullmatch(r"0*\.?0*", text) is not None):
-        return ""
-    if not 0 < rational(text, "'Share to evaluate'") < 1:
-        raise BadForm("'Share to evaluate' is a part of the spend: above 0 and below 1, such as 0.2.")
-    return text
-
-
-def _parts(text: str) -> str:
-    if text and not (text.isascii() and text.isdigit() and 1 <= int(text) <= 100):
-        raise BadForm("'Clusters or components' is a whole number from 1 to 100.")
-    return text
 
 
 def _noise(laws: list[Any]) -> list[str]:

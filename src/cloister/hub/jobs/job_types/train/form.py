@@ -1,21 +1,69 @@
-"""Form for a model, read against what is public of the tables that the user may see."""
+"""Form for a model: the estimators that a hub offers, and a request read against public facts of visible tables."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 from cloister.client import wire
 from cloister.dataset import Dataset
-from cloister.hub.jobs.job_types.train.estimators import OFFERS, Offer
+from cloister.hub.jobs.job_types.job_type import column_named
 from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadSchema
 from cloister.privacy.loss import Loss, Unit
 from cloister.privacy.number import rational
 from cloister.query.expression import Expression
 
-__all__ = ["HELD_BACK", "TrainingRequest", "read"]
+__all__ = ["HELD_BACK", "OFFERS", "Offer", "TrainingRequest", "read"]
 
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An estimator that a hub offers, and what it needs. scikit-learn is not loaded for it.
+
+    Attributes:
+        name: its class in `cloister.learn`.
+        about: a short description.
+        predicts: the type of prediction, a class, a number, or nothing.
+        takes: columns that can be features: all, numbers, or those with a list of values.
+        missing: True if it accepts missing numbers.
+        by_row: True if the method protects one row, so that a unit with more rows pays for each (group privacy).
+        parts: the parameter for the number of clusters or components.
+    """
+
+    name: str
+    about: str
+    predicts: Literal["class", "number", ""]
+    takes: Literal["all", "numbers", "values"] = "all"
+    missing: bool = False
+    by_row: bool = False
+    parts: str = ""
+
+    def make(self, spend: Any, parts: str = "") -> Any:
+        """Return the estimator, not fitted."""
+        from cloister import learn
+
+        more = {self.parts: int(parts)} if self.parts and parts else {}
+        return getattr(learn, self.name)(spend, **more)
+
+
+_OFFERED = (
+    Offer("LogisticRegression", "linear, for classes", "class"),
+    Offer("MixedNB", "naive Bayes on counts, for classes", "class", missing=True),
+    Offer("GaussianNB", "naive Bayes on numbers, for classes", "class", "numbers"),
+    Offer("CategoricalNB", "naive Bayes on categories, for classes", "class", "values", missing=True),
+    Offer("LinearSVC", "linear, with a margin, for classes", "class", by_row=True),
+    Offer("DecisionTreeClassifier", "one tree, for classes", "class", by_row=True),
+    Offer("RandomForestClassifier", "many trees, for classes", "class", by_row=True),
+    Offer("GradientBoostingClassifier", "one shape for each feature, for classes", "class", by_row=True),
+    Offer("LinearRegression", "least squares, with standard errors", "number"),
+    Offer("Ridge", "least squares with a penalty", "number"),
+    Offer("GradientBoostingRegressor", "one shape for each feature, for numbers", "number", by_row=True),
+    Offer("PCA", "principal components", "", "numbers", parts="n_components"),
+    Offer("KMeans", "clusters", "", by_row=True, parts="n_clusters"),
+)
+OFFERS: Mapping[str, Offer] = MappingProxyType({one.name: one for one in _OFFERED})
 HELD_BACK = 5  # one unit in this many is held out if there is an evaluation
 _MOST_VALUES = 64
 
@@ -78,26 +126,16 @@ def read(data: Dataset, table: str, parameters: Mapping[str, Any]) -> TrainingRe
     """Read parameters. Refuse what cannot be learned, from public facts alone, with the way out."""
     offer = OFFERS[parameters["estimator"]]
     terms = {name: term for name, term in data.columns(table).items() if not term.unit}
-    target = _named(terms, parameters["target"], table) if offer.predicts else ""
+    target = column_named(terms, parameters["target"], table) if offer.predicts else ""
     wanted = [one.strip() for one in parameters["features"].split(",") if one.strip()]
     if wanted:
-        features = tuple(_named(terms, one, table) for one in wanted)
+        features = tuple(column_named(terms, one, table) for one in wanted)
     else:
         features = tuple(name for name, term in terms.items() if name != target and _fits(offer, term))
     if target in features or not features:
         raise BadSchema(f"features are columns of {table} other than the target, at least one.")
-    if offer.predicts == "class" and not _listed(terms[target]):
-        others = [name for name, term in terms.items() if _listed(term)]
-        hint = f"Choose {_or(others)}, or ask its owner" if others else "Ask its owner"
-        raise BadSchema(f"{target} has no public list of values to tell apart. {hint} to give it categories.")
-    if offer.predicts == "number" and not (_number(terms[target]) and not terms[target].nullable):
-        others = [name for name, term in terms.items() if _number(term) and not term.nullable]
-        hint = f"Choose {_or(others)}, or ask its owner" if others else "Ask its owner"
-        raise BadSchema(
-            f"{target} is no number with public bounds that is always there. {hint} to give it bounds, and "
-            "'nullable: false'."
-        )
-    group = _named(terms, parameters["group"], table) if parameters["group"] else ""
+    _check_target(offer, terms, target)
+    group = column_named(terms, parameters["group"], table) if parameters["group"] else ""
     if group and not _listed(terms[group]):
         raise BadSchema(f"{group} has no public list of values, so there are no groups of it to compare.")
     share = Fraction(rational(parameters["evaluate"], "evaluate")) if parameters["evaluate"] else Fraction(0)
@@ -107,14 +145,16 @@ def read(data: Dataset, table: str, parameters: Mapping[str, Any]) -> TrainingRe
     )
 
 
-def _named(terms: Mapping[str, Expression], word: str, table: str) -> str:
-    """Return a column as the schema spells it."""
-    if word in terms:
-        return word
-    found = [name for name in terms if name.lower() == word.lower()]
-    if len(found) != 1:
-        raise BadSchema(f"there is no column {word!r:.60} in {table}. There are: {', '.join(terms)}.")
-    return found[0]
+def _check_target(offer: Offer, terms: Mapping[str, Expression], target: str) -> None:
+    """Refuse a target that the estimator cannot predict, and name those that it can."""
+    if not offer.predicts:
+        return
+    possible, message = _TARGETS[offer.predicts]
+    if possible(terms[target]):
+        return
+    others = [name for name, term in terms.items() if possible(term)]
+    hint = f"Choose {_or(others)}, or ask its owner" if others else "Ask its owner"
+    raise BadSchema(message.format(target=target, hint=hint))
 
 
 def _number(term: Expression) -> bool:
@@ -138,3 +178,17 @@ def _fits(offer: Offer, term: Expression) -> bool:
 
 def _or(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+# What a target must be, and the message if it is not.
+_TARGETS: Mapping[str, tuple[Callable[[Expression], bool], str]] = {
+    "class": (
+        _listed,
+        "{target} has no public list of values to tell apart. {hint} to give it categories.",
+    ),
+    "number": (
+        lambda term: _number(term) and not term.nullable,
+        "{target} is no number with public bounds that is always there. {hint} to give it bounds, and "
+        "'nullable: false'.",
+    ),
+}

@@ -156,31 +156,40 @@ def expected(data: Dataset, asked: TrainingRequest, laws: list[Any]) -> tuple[li
         notes.append(
             f"Errors of coefficients are those of the noise alone, if {rows:,.0f} rows spread evenly over their bounds."
         )
-    if asked.offer.predicts == "class":
-        notes.append(f"No theory says how accurate a {name} will be. An evaluation does, for a share of the spend.")
-    elif not asked.offer.predicts:
-        notes.append(f"No theory says beforehand how far a {name} is off.")
-    elif not rows:
-        notes.append("How far coefficients are off depends on the number of rows, which is not public here.")
+    notes += _unknown(asked, rows)
     if asked.offer.by_row and relation.rows_each > 1:
         each = BudgetShare(asked.training).of_a_row(relation.rows_each).loss
         notes.append(
             f"{name} protects single rows. One {data.unit.name} has up to {relation.rows_each}: each may cost {each}."
         )
     if asked.share:
-        one, percent = f"one {data.unit.name} in {HELD_BACK}", 100
+        one = f"one {data.unit.name} in {HELD_BACK}"
         notes.append(f"The model learns from all but {one}; those it is tried on. Who is held back never changes.")
         if hint and asked.offer.predicts == "class":
-            classes = len(asked.terms[asked.target].domain() or ()) - asked.terms[asked.target].nullable
-            groups = len(asked.terms[asked.group].domain() or ()) if asked.group else 1
-            cells = groups * (4 if classes == 2 else 2)
-            margin = SURE * expected_error(asked.evaluation, relation, hint / HELD_BACK, cells) * percent
+            margin = 100 * SURE * expected_error(asked.evaluation, relation, hint / HELD_BACK, _compared(asked))
             errors.append(("accuracy of the evaluation, noise alone", f"± {margin:.2g} percentage points"))
-    if not asked.given:
-        left = [name for name in asked.terms if name not in asked.features and name != asked.target]
-        if left:
-            notes.append(f"Not among the features, since they have no public bounds or may be missing: {_and(left)}.")
+    left = [name for name in asked.terms if name not in asked.features and name != asked.target]
+    if left and not asked.given:
+        notes.append(f"Not among the features, since they have no public bounds or may be missing: {_and(left)}.")
     return errors, notes
+
+
+def _unknown(asked: TrainingRequest, rows: float | None) -> list[str]:
+    """Return what no theory says beforehand."""
+    name = asked.offer.name
+    if asked.offer.predicts == "class":
+        return [f"No theory says how accurate a {name} will be. An evaluation does, for a share of the spend."]
+    if not asked.offer.predicts:
+        return [f"No theory says beforehand how far a {name} is off."]
+    return [] if rows else ["How far coefficients are off depends on the number of rows, which is not public here."]
+
+
+def _compared(asked: TrainingRequest) -> int:
+    """Return the number of counts in the evaluation of a classifier."""
+    target = asked.terms[asked.target]
+    classes = len(target.domain() or ()) - target.nullable
+    groups = len(asked.terms[asked.group].domain() or ()) if asked.group else 1
+    return groups * (4 if classes == 2 else 2)
 
 
 def _coefficients(asked: TrainingRequest, laws: list[Any], rows: float, whole: int) -> list[tuple[str, str]]:
