@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from cloister.lazy import homes
-from cloister.learn.base.estimator import Payer, PrivateEstimator
+from cloister.learn.base.estimator import PrivateEstimator
+from cloister.learn.base.payer import Payer
 from cloister.privacy.errors import BadInput, BadName, BadSource, ReceiptRejected, SealBroken, StoreFailed
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss, Unit

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.data.private_data import PrivateData
 from cloister.learn.base.bins import BinnedFeature, Columns, columns_of, read_axes, read_columns
 from cloister.learn.base.cells import numbers_in
 from cloister.learn.base.estimator import PrivateEstimator

@@ -423,6 +423,6 @@ def _prepare_first(estimator: Any) -> str:
     return " It was fitted on a dataset: bring rows into its form first, model.predict(learn.prepare(model, rows))."
 
 
-def is_dataset(thing: object) -> bool:
+def is_dataset(thing: object) -> "TypeGuard[PrivateData]":
     """Return True if it is a Cloister dataset. Its class decides: a frame has any attribute that names a column."""
     return callable(getattr(type(thing), "relation", None))

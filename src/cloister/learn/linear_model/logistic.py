@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.data.private_data import PrivateData
 from cloister.learn.base.frame import Floats, Frame
 from cloister.learn.base.inputs import check_method, is_dataset, keep_features, wants_bounds
 from cloister.learn.base.integer_rows import Integers

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import RegressorMixin
 
+from cloister.data.private_data import PrivateData
 from cloister.learn.base.cells import numbers_in
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.frame import Frame, find_box, read_frame

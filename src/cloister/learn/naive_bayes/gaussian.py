@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.data.private_data import PrivateData
 from cloister.learn.base.frame import find_box
 from cloister.learn.base.inputs import (
     Box,

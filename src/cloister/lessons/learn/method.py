@@ -27,11 +27,10 @@ from cloister.learn.base.frame import Floats
 from cloister.learn.base.inputs import is_dataset
 from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadInput, TextbookOnly
-from cloister.privacy.loss import Loss, Relation
+from cloister.privacy.loss import ROW, Loss, Relation
 from cloister.privacy.mechanisms.mechanism import epsilon_of
 from cloister.privacy.noise import SeededSource, Source
 from cloister.privacy.release import Release
-from cloister.privacy.unit import ROW
 
 __all__ = ["Codes", "TextbookFit", "TextbookModel", "noisy_cells", "noisy_codes", "on_paper", "undone"]
 
