@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import cloister as cl
-from cloister import lessons, privacy
+from cloister import lessons
 from cloister.attack import Audit, Batched, audit
 from cloister.lessons.learn import naive_bayes
 from cloister.lessons.learn.method import TextbookFit
+from cloister.lessons.noise import Vector
 from cloister.privacy.noise import SeededSource
 
 pytestmark = pytest.mark.statistical
@@ -97,9 +98,8 @@ def bare_labels(module: Any) -> Callable[[pytest.MonkeyPatch], None]:
 
 def unit_noise(patch: pytest.MonkeyPatch) -> None:
     """Noise whose scale lacks the sensitivity."""
-    vector = privacy.mechanisms.Vector
-    made = vector.for_loss
-    patch.setattr(vector, "for_loss", lambda sensitivity, loss, **more: made(sensitivity / 20, loss, **more))
+    made = Vector.for_loss
+    patch.setattr(Vector, "for_loss", lambda sensitivity, loss, **more: made(sensitivity / 20, loss, **more))
 
 
 # Tables of 20 features, two of them ten times.

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cloister.attack import Batched, audit, audit_exact
+from cloister.lessons.noise import Staircase, Vector
 from cloister.privacy import mechanisms as m
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss, epsilon, rho
@@ -119,8 +120,8 @@ CASES = [
     Case(m.TopK(1, epsilon(6), k=2), [1, 0, 0, 0], [0, 1, 1, 1], 0.1, choices, 2_000),
     Case(m.AboveThreshold(1, 1, epsilon(4)), sees=0.1, **ASKED),
     Case(m.AboveThreshold(1, 1, epsilon(4), positives=2), sees=0.1, **ASKED),
-    Case(m.Staircase(1, epsilon(1)), 0.0, 1.0, 0.85, to_one_decimal(many)),
-    Case(m.Vector(1, epsilon(2), 3), [0.0, 0, 0], [0.6, 0.8, 0], 0.4, to_one_decimal(one_by_one), 10_000),
+    Case(Staircase(1, epsilon(1)), 0.0, 1.0, 0.85, to_one_decimal(many)),
+    Case(Vector(1, epsilon(2), 3), [0.0, 0, 0], [0.6, 0.8, 0], 0.4, to_one_decimal(one_by_one), 10_000),
 ]
 
 

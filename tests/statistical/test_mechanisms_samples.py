@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from cloister.lessons.noise import Staircase, Vector
 from cloister.privacy.loss import epsilon, rho
 from cloister.privacy.mechanisms import (
     AboveThreshold,
@@ -19,9 +20,7 @@ from cloister.privacy.mechanisms import (
     NoisyMax,
     PermuteAndFlip,
     RandomisedResponse,
-    Staircase,
     TopK,
-    Vector,
 )
 from cloister.privacy.noise import SeededSource
 

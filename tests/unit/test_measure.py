@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from cloister.lessons.noise import Staircase
 from cloister.privacy.errors import BadInput, LookFailed, OverBudget, TextbookOnly, WrongMeasure
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Unit, epsilon, rho
 from cloister.privacy.measure import measure, measure_all
-from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Laplace, PermuteAndFlip, Staircase
+from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Laplace, PermuteAndFlip
 from cloister.privacy.noise import SeededSource
 
 COUNT = DiscreteLaplace.for_loss(1, epsilon("0.25"))

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from cloister.lessons.noise import Staircase, Vector
 from cloister.privacy.errors import BadNumber
 from cloister.privacy.loss import Loss, Relation, epsilon, rho
 from cloister.privacy.mechanisms import (
@@ -23,9 +24,7 @@ from cloister.privacy.mechanisms import (
     NoisyMax,
     PermuteAndFlip,
     RandomisedResponse,
-    Staircase,
     TopK,
-    Vector,
 )
 from cloister.privacy.noise import SeededSource
 

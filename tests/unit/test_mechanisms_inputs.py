@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from cloister.lessons.noise import Staircase, Vector
 from cloister.privacy.budget_split import noise_for
 from cloister.privacy.errors import (
     BadBounds,
@@ -36,9 +37,7 @@ from cloister.privacy.mechanisms import (
     PermuteAndFlip,
     RandomisedResponse,
     Sensitivity,
-    Staircase,
     TopK,
-    Vector,
     discrete_gaussian,
     wishart,
 )

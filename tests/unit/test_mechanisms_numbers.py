@@ -8,6 +8,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from cloister.lessons.noise import Staircase, Vector
 from cloister.privacy.loss import Loss, epsilon, rho
 from cloister.privacy.mechanisms import (
     DiscreteGaussian,
@@ -17,8 +18,6 @@ from cloister.privacy.mechanisms import (
     KaryResponse,
     Laplace,
     RandomisedResponse,
-    Staircase,
-    Vector,
     discrete_gaussian,
     root_above,
 )

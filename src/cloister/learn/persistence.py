@@ -167,6 +167,8 @@ class _Writer:
             return {"pipeline": [[name, self.estimator(step)] for name, step in model.steps]}
         name = type(model).__name__
         if name not in _ESTIMATORS or type(model).__module__ != _ESTIMATORS[name]:
+            if type(model).__module__.startswith("cloister.lessons."):
+                raise BadInput(_NO_LESSON)
             raise BadInput(f"only models of cloister.learn and pipelines of them are kept, not a {name}.")
         told = model.get_params(deep=False)
         state = {name: value for name, value in vars(model).items() if name not in told and name != "release_"}

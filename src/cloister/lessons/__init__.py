@@ -1,5 +1,6 @@
 """Lessons: textbook methods and exercises, each with the attack that defeats it. Not private; not for deployment.
 
+    noise             the staircase, and spherical noise with a Gamma radius
     learn/            textbook methods of models: `lessons.LogisticRegression(…, method="objective")`
     compare/          the textbook's exercise: the cost of noise and the best place for it
     sql/              statistical-database protections before differential privacy, and the attacks on them
@@ -11,49 +12,29 @@
 This package imports the product. The product never imports it.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from cloister.lazy import door
 
 if TYPE_CHECKING:
     from cloister.lessons.learn.kmeans import KMeans
     from cloister.lessons.learn.linear import LinearRegression, LinearSVC, LogisticRegression, Ridge
     from cloister.lessons.learn.naive_bayes import CategoricalNB, GaussianNB, MixedNB
     from cloister.lessons.learn.pca import PCA
+    from cloister.lessons.noise import Staircase, Vector
 
 __all__ = [
-    "LogisticRegression",
-    "LinearSVC",
-    "LinearRegression",
-    "Ridge",
-    "GaussianNB",
-    "CategoricalNB",
-    "MixedNB",
-    "KMeans",
     "PCA",
+    "CategoricalNB",
+    "GaussianNB",
+    "KMeans",
+    "LinearRegression",
+    "LinearSVC",
+    "LogisticRegression",
+    "MixedNB",
+    "Ridge",
+    "Staircase",
+    "Vector",
 ]
 
-_HOMES = {
-    **dict.fromkeys(("LogisticRegression", "LinearSVC", "LinearRegression", "Ridge"), "learn.linear"),
-    **dict.fromkeys(("GaussianNB", "CategoricalNB", "MixedNB"), "learn.naive_bayes"),
-    "KMeans": "learn.kmeans",
-    "PCA": "learn.pca",
-}
-
-
-def __getattr__(name: str) -> object:
-    """Import a textbook model on first access, so that other lessons do not load scikit-learn."""
-    if name not in _HOMES:
-        raise AttributeError(f"cloister.lessons has no {name!r}. Its models are: {', '.join(__all__)}.")
-    try:
-        home = import_module(f"cloister.lessons.{_HOMES[name]}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "sklearn":
-            raise
-        from cloister.privacy.errors import MissingExtra
-
-        raise MissingExtra("models need scikit-learn: pip install 'cloister[learn]'.") from None
-    return getattr(home, name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = door(__name__, extras={"sklearn": "models need scikit-learn: pip install 'cloister[learn]'."})

@@ -21,8 +21,8 @@ import numpy as np
 from cloister.learn.base.frame import Floats, Frame
 from cloister.learn.linear_model.loss_gradients import sigmoid
 from cloister.lessons.learn.method import TextbookFit
+from cloister.lessons.noise import Vector
 from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms import Vector
 
 __all__ = [
     "Hinge",

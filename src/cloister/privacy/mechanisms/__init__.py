@@ -5,12 +5,14 @@
     choices    exponential, permute_and_flip, noisy_max, top_k
     many       above_threshold                          queries of which few are positive
     answers    randomised_response, kary_response       given by the people themselves
-    textbook   vector, staircase                        float noise: for lessons, refused by every ledger
     refused    wishart                                  not private
 
 A mechanism states one loss and converts it to a pure epsilon, a rho and a Rényi curve, where they exist. It computes
 the error of its noise (`margin`, `interval`) and, conversely, the loss that an error requires (`within`).
 """
+
+import warnings
+from importlib import import_module
 
 from cloister.privacy.mechanisms.above_threshold import AboveThreshold, Watch
 from cloister.privacy.mechanisms.discrete_gaussian import DiscreteGaussian
@@ -22,9 +24,7 @@ from cloister.privacy.mechanisms.noisy_max import NoisyMax
 from cloister.privacy.mechanisms.on_grid import Gaussian, Laplace
 from cloister.privacy.mechanisms.permute_and_flip import PermuteAndFlip
 from cloister.privacy.mechanisms.randomised_response import Estimate, RandomisedResponse
-from cloister.privacy.mechanisms.staircase import Staircase
 from cloister.privacy.mechanisms.top_k import TopK
-from cloister.privacy.mechanisms.vector import Vector
 from cloister.privacy.mechanisms.wishart import wishart
 from cloister.privacy.number import root_above
 
@@ -44,12 +44,18 @@ __all__ = [
     "PermuteAndFlip",
     "RandomisedResponse",
     "Sensitivity",
-    "Staircase",
     "TopK",
-    "Vector",
     "Watch",
     "register",
     "root_above",
     "same_neighbours",
     "wishart",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Find the textbook mechanisms under their former name, with a warning."""
+    if name not in ("Staircase", "Vector"):
+        raise AttributeError(f"cloister.privacy.mechanisms has no {name!r}. It offers: {', '.join(__all__)}.")
+    warnings.warn(f"privacy.mechanisms.{name} is lessons.noise.{name} now.", DeprecationWarning, stacklevel=2)
+    return getattr(import_module("cloister.lessons.noise"), name)
