@@ -40,6 +40,7 @@ _FORM = "cloister-answer/1"
 def loss_to_text(loss: Loss) -> str:
     """Format a loss so that `parse_loss` reads it back exactly.
 
+    >>> from cloister.privacy.loss import epsilon
     >>> loss_to_text(epsilon("0.5", delta="1e-8"))
     'epsilon 0.5 delta 1e-8'
     """
