@@ -226,9 +226,7 @@ def mggm(
         depends on released counts and public noise. Rows stay within the schema's bounds; no scaling uses raw data.
     """
     _check_options(group_size, linkage, cut, largest, reviewed)
-    features = check_features(ds, table, columns, bins, label)
-    if len(features.domain.modelled) < 2 and label is not None:
-        raise BadInput("Gaussians need columns beside the label.")
+    _check_label(check_features(ds, table, columns, bins, label), label)
 
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         budget = survey.purse
@@ -338,6 +336,11 @@ def _model(
     if singles is None:
         return plain
     return replace(plain, wanted=singles.wanted(counts, *plain.drawn(_LOOKED, np.random.default_rng(20190))))
+
+
+def _check_label(features: Features, label: str | None) -> None:
+    if label is not None and len(features.domain.modelled) < 2:
+        raise BadInput("Gaussians need columns beside the label.")
 
 
 def _check_options(group_size: Any, linkage: Any, cut: Any, largest: Any, reviewed: Any) -> None:
