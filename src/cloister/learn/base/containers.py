@@ -242,7 +242,8 @@ def _from_polars(series: Any) -> NDArray[Any]:
     return _objects(series.to_list())
 
 
-def _from_arrow(column: Any) -> NDArray[Any]:
+def _decoded(column: Any) -> Any:
+    """Return a column of plain values, without dictionaries, runs and extension types."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -256,8 +257,14 @@ def _from_arrow(column: Any) -> NDArray[Any]:
         elif isinstance(kind, pa.BaseExtensionType):
             chunks, kind = [one.storage for one in chunks], kind.storage_type
         else:
-            break
-    column = pa.chunked_array(chunks, kind)
+            return pa.chunked_array(chunks, kind)
+
+
+def _from_arrow(column: Any) -> NDArray[Any]:
+    import pyarrow as pa
+
+    column = _decoded(column)
+    kind = column.type
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind):

@@ -119,25 +119,36 @@ def check_parameters(told: Mapping[str, Any]) -> None:
     Parameters that depend on the input (bounds, categories, bins, n_components) are checked together with it.
     """
     for name, value in told.items():
-        if name == "fill":
-            check_fill(value)
-        elif name == "data_norm" and value is not None:
-            check_norm(value)
-        elif name == "classes" and value is not None and not _labels(value):
-            raise BadSchema("classes is a list of numbers, or of words.")
-        elif name in _WHOLE and not (value is None and name in _OPTIONAL):
-            most = _WHOLE[name]
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-                none = ", or None" if name in _OPTIONAL else ""
-                raise BadInput(f"{name} is a public whole number from 1 to {most}{none}.")
-        elif name in _REAL:
-            holds, rule = _REAL[name]
-            if not holds(_plain(value)):
-                raise BadInput(f"{name} is {rule}.")
-        elif name == "calibrate" and not isinstance(value, bool | np.bool_):
-            raise BadInput("calibrate is True or False.")
-        elif name in _WORDS and not isinstance(value, str):
-            raise BadInput(f"{name} is a word, one of those that the documentation of the estimator lists.")
+        if name in _CHECKS:
+            _CHECKS[name](name, value)
+
+
+def _check_classes(name: str, value: Any) -> None:
+    if value is not None and not _labels(value):
+        raise BadSchema(f"{name} is a list of numbers, or of words.")
+
+
+def _check_whole(name: str, value: Any) -> None:
+    most, optional = _WHOLE[name], name in _OPTIONAL
+    whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+    if not whole and not (optional and value is None):
+        raise BadInput(f"{name} is a public whole number from 1 to {most}{', or None' if optional else ''}.")
+
+
+def _check_real(name: str, value: Any) -> None:
+    holds, rule = _REAL[name]
+    if not holds(_plain(value)):
+        raise BadInput(f"{name} is {rule}.")
+
+
+def _check_flag(name: str, value: Any) -> None:
+    if not isinstance(value, bool | np.bool_):
+        raise BadInput(f"{name} is True or False.")
+
+
+def _check_word(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise BadInput(f"{name} is a word, one of those that the documentation of the estimator lists.")
 
 
 def check_method(estimator: Any, *methods: str) -> None:
@@ -191,7 +202,15 @@ _REAL: dict[str, tuple[Callable[[float], bool], str]] = {
     "var_smoothing": (lambda value: _LEAST <= value <= 0.25, f"a public number from {_LEAST:g} to 0.25"),
     "max_features": (lambda value: 0 < value <= 1, "a share of the features: above 0, at most 1"),
 }
-_WORDS = {"method", "variance", "output_distribution"}
+_CHECKS: dict[str, Callable[[str, Any], object]] = {
+    "fill": lambda _name, value: check_fill(value),
+    "data_norm": lambda _name, value: None if value is None else check_norm(value),
+    "classes": _check_classes,
+    "calibrate": _check_flag,
+    **dict.fromkeys(_WHOLE, _check_whole),
+    **dict.fromkeys(_REAL, _check_real),
+    **dict.fromkeys(("method", "variance", "output_distribution"), _check_word),
+}
 _LESSONS = {"output", "objective", "input", "lloyd", "sulq", "subspace"}  # methods that only cloister.lessons has
 
 

@@ -9,9 +9,9 @@ for its indicators are the sums of each class.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, product
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,7 @@ __all__ = ["EngineDesign", "class_design", "class_moments"]
 BITS = 15
 ONE = 2**BITS
 _MOST_FEATURES = 500
+Entry = tuple[int, int, int]  # of the matrix: row, column, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,34 +134,43 @@ class EngineDesign:
         made = [scaled_cell(self.relation, name, bits, self.fill) for name, _ in numbers]
         cells = [replace(one, sql=exp.column(internal(f"cell{i}"), quoted=True)) for i, one in enumerate(made)]
         rows = self.relation.with_columns({internal(f"cell{i}"): one.sql for i, one in enumerate(made)})
-
-        def run(sets: Sequence[Sequence[str]], values: Sequence[Value]) -> list[list[Any]]:
-            return rows.tables([[rows.key(name) for name in keys] for keys in sets], values)
-
-        def enter(i: int, j: int, total: Any) -> None:
-            whole[i, j] = whole[j, i] = int(total)
-
-        pairs = list(combinations_with_replacement(range(len(numbers)), 2))
-        [(count, *found)] = run([()], [*cells, *(_product(cells[i], cells[j]) for i, j in pairs)])
-        enter(constant, constant, int(count[0]) * ONE**2)
-        for (_, at), total in zip(numbers, found[: len(numbers)], strict=True):
-            enter(at, constant, int(total[0]) * ONE)
-        for (i, j), total in zip(pairs, found[len(numbers) :], strict=True):
-            enter(numbers[i][1], numbers[j][1], total[0])
-        for name, (count, *found) in zip(groups, run([(name,) for name in groups], cells), strict=True):
-            for k, value in enumerate(values_of(self.relation.columns[name])):
-                at = place[name, value]
-                enter(at, at, int(count[k]) * ONE**2)
-                enter(at, constant, int(count[k]) * ONE**2)
-                for (_, other), totals in zip(numbers, found, strict=True):
-                    enter(at, other, int(totals[k]) * ONE)
-        both = list(combinations(groups, 2))
-        for (left, right), [count] in zip(both, run(both, []), strict=True):
-            sides = [values_of(self.relation.columns[name]) for name in (left, right)]
-            for k, total in enumerate(count):
-                i, j = divmod(k, len(sides[1]))
-                enter(place[left, sides[0][i]], place[right, sides[1][j]], int(total) * ONE**2)
+        at = [where for _, where in numbers]
+        for i, j, total in (
+            *_of_numbers(rows, cells, at, constant),
+            *self._of_groups(rows, groups, cells, at, place, constant),
+            *self._of_pairs(rows, groups, place),
+        ):
+            whole[i, j] = whole[j, i] = total
         return whole
+
+    def _of_groups(
+        self,
+        rows: PrivateTable,
+        groups: Sequence[str],
+        cells: Sequence[Value],
+        at: Sequence[int],
+        place: Mapping[tuple[str, Any], int],
+        constant: int,
+    ) -> Iterator[Entry]:
+        """Yield the counts of each category, and the sums of numbers by category."""
+        tables = rows.tables([[rows.key(name)] for name in groups], cells)
+        for name, (count, *sums) in zip(groups, tables, strict=True):
+            for k, value in enumerate(values_of(self.relation.columns[name])):
+                here, total = place[name, value], int(count[k]) * ONE**2
+                yield here, here, total
+                yield here, constant, total
+                yield from ((here, other, int(one[k]) * ONE) for other, one in zip(at, sums, strict=True))
+
+    def _of_pairs(
+        self, rows: PrivateTable, groups: Sequence[str], place: Mapping[tuple[str, Any], int]
+    ) -> Iterator[Entry]:
+        """Yield the counts of each combination of two columns' categories."""
+        both = list(combinations(groups, 2))
+        tables = rows.tables([[rows.key(name) for name in pair] for pair in both], [])
+        for (left, right), [count] in zip(both, tables, strict=True):
+            first, second = (values_of(self.relation.columns[name]) for name in (left, right))
+            for (one, other), total in zip(product(first, second), count, strict=True):
+                yield place[left, one], place[right, other], int(total) * ONE**2
 
     def _parts(self) -> list[tuple[str, Any]]:
         parts: list[tuple[str, Any]] = []
@@ -226,6 +236,15 @@ def class_design(
     design = EngineDesign(rows, features, None, fill, edge=ONE)
     design.check()
     return design
+
+
+def _of_numbers(rows: PrivateTable, cells: Sequence[Value], at: Sequence[int], constant: int) -> Iterator[Entry]:
+    """Yield the number of rows, the sums of numbers, and the sums of their products."""
+    pairs = list(combinations_with_replacement(range(len(cells)), 2))
+    [(count, *sums)] = rows.tables([[]], [*cells, *(_product(cells[i], cells[j]) for i, j in pairs)])
+    yield constant, constant, int(count[0]) * ONE**2
+    yield from ((where, constant, int(one[0]) * ONE) for where, one in zip(at, sums[: len(at)], strict=True))
+    yield from ((at[i], at[j], int(one[0])) for (i, j), one in zip(pairs, sums[len(at) :], strict=True))
 
 
 def _product(left: Value, right: Value) -> Value:

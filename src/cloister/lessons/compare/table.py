@@ -144,18 +144,14 @@ def read_lesson(
         group: a feature with categories to compare.
     """
     columns = _columns(table)
-    known = _from_schema(schema, target) if schema is not None else {}
-    numbers = {name: _pair(one.bounds) for name, one in known.items() if one.bounds and one.type in ("integer", "real")}
-    words = {name: tuple(one.categories) for name, one in known.items() if one.categories}
-    numbers.update({name: _pair(ends) for name, ends in (bounds or {}).items()})
-    words.update({name: tuple(listed) for name, listed in (categories or {}).items()})
+    numbers, words = _public_facts(schema, target, bounds or {}, categories or {})
     listed = tuple(classes) if classes is not None else words.get(target) or _whole(numbers.get(target))
     if target not in columns:
         raise BadInput(f"there is no column {target!r:.60} to predict.")
     if len(listed) < 2:
         raise BadSchema(f"say which classes {target} has: classes=['no', 'yes']. Reading them off would tell.")
-    names = [name for name in columns if name != target and (name in numbers or name in words)]
-    if not names or (group is not None and (group not in names or group not in words)):
+    names = [name for name in columns if name != target and name in {*numbers, *words}]
+    if not names or group not in {None, *words} & {None, *names}:
         raise BadSchema("name bounds or categories for the columns to learn from, and categories for the group.")
     labels = _codes(columns[target], listed)
     lesson = ExerciseTable(
@@ -168,6 +164,18 @@ def read_lesson(
         group,
     )
     return lesson.take(np.flatnonzero(labels >= 0))
+
+
+def _public_facts(
+    schema: Any, target: str, bounds: Mapping[str, tuple[float, float]], categories: Mapping[str, Sequence[Any]]
+) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[Any, ...]]]:
+    """Return the bounds and the categories of a schema, extended and overridden by those given."""
+    known = _from_schema(schema, target) if schema is not None else {}
+    numbers = {name: _pair(one.bounds) for name, one in known.items() if one.bounds and one.type in ("integer", "real")}
+    words = {name: tuple(one.categories) for name, one in known.items() if one.categories}
+    numbers.update({name: _pair(ends) for name, ends in bounds.items()})
+    words.update({name: tuple(listed) for name, listed in categories.items()})
+    return numbers, words
 
 
 def _columns(table: Any) -> dict[str, NDArray[Any]]:

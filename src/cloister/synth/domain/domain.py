@@ -179,7 +179,26 @@ def read_domain(
     own = dict(bins) if isinstance(bins, Mapping) else {}
     check_names("what bins names", own)
     name = data.relation(table, []).table
-    every = data.columns(name)
+    seen = _chosen(name, data.columns(name), columns, own)
+    usual = 32 if isinstance(bins, Mapping) else bins.bins if isinstance(bins, PrivateCuts) else bins
+    facts = data.tables.schema.tables[name]
+    never = tuple(rule for rule in facts.never if rules and set(rule) <= set(seen))
+    determines = tuple((left, right) for left, right in facts.determines if rules and {*left, right} <= set(seen))
+    terms = {one: _facts(data.relation(name, [one]).columns[one], term) for one, term in seen.items()}
+    axes = tuple(read_axis(term, _with_ends(term, own.get(one, usual), never)) for one, term in terms.items())
+    domain = Domain(name, axes, never, determines)
+    _check_cells(domain)
+    _check_size(domain, _sizes(domain, bins))
+    if not domain.possible():  # before the charge
+        raise BadSchema(f"what {name} says under never leaves no row that can be. Take a rule back.")
+    needed = [axis.name for axis in domain.axes if not axis.pseudonym]
+    return domain, data.relation(name, needed)
+
+
+def _chosen(
+    name: str, every: Mapping[str, Any], columns: Sequence[str] | None, bins: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the facts of the columns to synthesise; refuse columns, and bins of columns, that are not among them."""
     seen = {one: term for one, term in every.items() if not term.unit}
     unknown = [one for one in columns or () if one not in seen]
     if unknown and unknown[0] in every:
@@ -192,25 +211,18 @@ def read_domain(
     chosen = tuple(dict.fromkeys(seen if columns is None else columns))
     if not chosen:
         raise BadInput("a synthetic table needs at least one column.")
-    if set(own) - set(chosen):
-        raise BadInput(f"bins names {sorted(set(own) - set(chosen))[0]:.60}, which is no column of the table.")
-    usual = 32 if isinstance(bins, Mapping) else bins.bins if isinstance(bins, PrivateCuts) else bins
-    facts = data.tables.schema.tables[name]
-    never = tuple(rule for rule in facts.never if rules and set(rule) <= set(chosen))
-    determines = tuple((left, right) for left, right in facts.determines if rules and {*left, right} <= set(chosen))
-    terms = {one: _facts(data.relation(name, [one]).columns[one], seen[one]) for one in chosen}
-    axes = tuple(read_axis(terms[one], _with_ends(terms[one], own.get(one, usual), never)) for one in chosen)
-    domain = Domain(name, axes, never, determines)
+    if set(bins) - set(chosen):
+        raise BadInput(f"bins names {sorted(set(bins) - set(chosen))[0]:.60}, which is no column of the table.")
+    return {one: seen[one] for one in chosen}
+
+
+def _check_cells(domain: Domain) -> None:
+    """Refuse a table, or a rule that decides a column, without public cells."""
     if not domain.modelled:
         raise BadSchema("no column has public cells. Give bounds or categories in the schema.")
-    for left, right in determines:
+    for left, right in domain.determines:
         if any(domain.axis(one).pseudonym for one in (*left, right)):
             raise BadSchema(f"{right} and what decides it need public bounds or categories.")
-    _check_size(domain, _sizes(domain, bins))
-    if not domain.possible():  # before the charge
-        raise BadSchema(f"what {name} says under never leaves no row that can be. Take a rule back.")
-    needed = [axis.name for axis in domain.axes if not axis.pseudonym]
-    return domain, data.relation(name, needed)
 
 
 def most_rows(domain: Domain, asked: bool = True) -> int:

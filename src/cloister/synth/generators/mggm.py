@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from cloister.data.private_data import PrivateData
+from cloister.data.statistics import GroupKey
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.synth.domain.coarsening import nonnegative
@@ -115,6 +116,71 @@ def _noise(survey: Measurer, columns: int, loss: Loss, weighed: bool = False) ->
     return deviation(law, ONE**2 * survey.whole)
 
 
+def _one_way(survey: Measurer, label: int | None) -> tuple[OneWayMarginals, Fraction]:
+    """Measure single columns, and again where they stand out of the noise; return also the share of the second time."""
+    singles = measure_one_way(survey, label, survey.purse.part(_SINGLES))
+    if singles.error * sqrt(_SINGLES / (_SINGLES + _MORE)) >= _FINE:
+        return singles, Fraction(0)
+    return singles.again(survey, survey.purse.part(_MORE)), _MORE
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """Moments of all columns together, from which those of groups are shrunk.
+
+    Attributes:
+        features: features of the domain.
+        others: the columns beside the label.
+        classes: group keys of the label; none without one.
+        moments: as measured, by class.
+        means, covariance: of all features; the covariance is that within classes.
+    """
+
+    features: Features
+    others: Places
+    classes: tuple[GroupKey, ...]
+    moments: GroupMoments
+    means: Floats
+    covariance: Floats
+
+    @classmethod
+    def of(
+        cls, features: Features, others: Places, classes: tuple[GroupKey, ...], moments: GroupMoments, crossed: bool
+    ) -> "_Whole":
+        """Pool the classes, and clear the covariance of noise; without measured products it is diagonal."""
+        means, covariance = pooled(moments)
+        noise = moments.together.noise[2] / moments.total
+        covariance = cleared(features, others, covariance, noise) if crossed else np.diag(np.diag(covariance))
+        return cls(features, others, classes, moments, means, covariance)
+
+    def usual(self, places: Places) -> tuple[GroupMoments, Floats, Floats]:
+        """Return the moments, with means and covariance of some columns."""
+        here = [self.features.of(self.others).index(number) for number in self.features.of(places)]
+        return self.moments, self.means[:, here], self.covariance[np.ix_(here, here)]
+
+
+def _measured_groups(
+    survey: Measurer, whole: _Whole, places: Places, group_size: int, cutting: Loss, share: Loss
+) -> tuple[GaussianPart, int]:
+    """Cut the rows of some columns into groups, and measure their moments; return also the number of groups.
+
+    Privacy: both losses: one for the cuts, one for the moments, which get both if there is nothing to cut.
+    """
+    features, classes = whole.features, len(whole.means)
+    rows = features.rows(survey.relation, places)
+    numbers = [number for number in features.of(places) if features.listed[number].cell is None]
+    size = max(group_size, clear_rows(survey, len(places), share))
+    depth = depth_of(survey, whole.moments.total / classes, size, cutting, numbers)
+    leaves = [Leaf()]
+    if depth:
+        leaves = partition(survey, features, numbers, depth, ceil(size * classes), cutting, rows)
+    else:
+        share = share + cutting
+    keys = (*whole.classes, leaf_key(features, leaves))
+    moments = measure_moments(survey, features, places, share, rows, keys)
+    return _groups(features, places, leaves, moments, whole.usual(places)), len(leaves)
+
+
 _SINGLES, _MORE, _REVIEW = Fraction(1, 10), Fraction(3, 10), Fraction(1, 50)
 _FINE = 1.5  # single columns whose L1 distance is more noise than this are not measured again
 _MOST_SIZE = 10**9
@@ -160,23 +226,13 @@ def mggm(
         group of each set. Sets share these equally; without groups the moments of all columns get everything. The split
         depends on released counts and public noise. Rows stay within the schema's bounds; no scaling uses raw data.
     """
-    check_whole("group_size", group_size, least=2, most=_MOST_SIZE)
-    check_whole("largest", largest, most=_MOST_SIZE)
-    check_number("cut", cut, least=0, most=1, what="how far apart sets of columns may be to be joined")
-    check_flag("reviewed", reviewed)
-    if not isinstance(linkage, str) or linkage not in ("average", "single", "complete"):
-        raise BadInput("linkage is 'average', 'single' or 'complete'.")
-    features = check_features(ds, table, columns, bins, label)
-    if len(features.domain.modelled) < 2 and label is not None:
-        raise BadInput("Gaussians need columns beside the label.")
+    _check_options(group_size, linkage, cut, largest, reviewed)
+    _check_label(check_features(ds, table, columns, bins, label), label)
 
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         budget = survey.purse
         told = None if label is None else survey.domain.places[label]
-        singles = measure_one_way(survey, told, budget.part(_SINGLES))
-        more = _MORE if singles.error * sqrt(_SINGLES / (_SINGLES + _MORE)) < _FINE else Fraction(0)
-        if more:
-            singles = singles.again(survey, budget.part(more))
+        singles, more = _one_way(survey, told)
         fine = bool(more) and singles.error < _FINE  # or the first measurement was all noise
         others = tuple(place for place in range(len(survey.domain.shape)) if place != told)
         rest = 1 - _SINGLES - more - _REVIEW
@@ -189,10 +245,8 @@ def mggm(
             survey, features, others, budget.part(plan.together), all_rows, classes, plan.crossed, not plan.crossed
         )
         together = singles.sharpen(bought, features, others)
-        means, covariance = pooled(together)
-        noise = together.together.noise[2] / together.total
-        covariance = cleared(features, others, covariance, noise) if plan.crossed else np.diag(np.diag(covariance))
-        found = attribute_sets(correlations(features, others, covariance), linkage, cut, largest)
+        whole = _Whole.of(features, others, classes, together, plan.crossed)
+        found = attribute_sets(correlations(features, others, whole.covariance), linkage, cut, largest)
         sets = [tuple(others[i] for i in one) for one in found]
         cut_up = [places for places in sets if len(places) > 1] if plan.groups else []
         if plan.groups and not cut_up:  # uncorrelated columns: then all is spent on each by itself
@@ -200,29 +254,14 @@ def mggm(
         parts, words = [], []
         for done, places in enumerate(sets):
             tell(0.3 + 0.5 * done / len(sets), "groups of rows")
-            here = [features.of(others).index(number) for number in features.of(places)]
-            usual = together, means[:, here], covariance[np.ix_(here, here)]
-            leaves = [Leaf()]
             if places in cut_up:
-                own_rows = features.rows(survey.relation, places)
-                numbers = [number for number in features.of(places) if features.listed[number].cell is None]
                 cutting, share = (budget.part(part / len(cut_up)) for part in (plan.cuts, plan.groups))
-                size = max(group_size, clear_rows(survey, len(places), share))
-                depth = depth_of(survey, together.total / len(means), size, cutting, numbers)
-                if depth:
-                    leaves = partition(survey, features, numbers, depth, ceil(size * len(means)), cutting, own_rows)
-                else:
-                    share = share + cutting
-                keys = (*classes, leaf_key(features, leaves))
-                moments = measure_moments(survey, features, places, share, own_rows, keys)
-                parts.append(_groups(features, places, leaves, moments, usual))
+                part, groups = _measured_groups(survey, whole, places, group_size, cutting, share)
             else:
-                parts.append(_one_group(features, others, places, usual))
-            words.append(f"{', '.join(survey.domain.words(places))} in {len(leaves)} groups")
-        counts = nonnegative(together.count, together.total)
-        plain = GaussianModel(survey.domain, parts, together.total, told, counts / together.total, features)
-        wanted = singles.wanted(counts, *plain.drawn(_LOOKED, np.random.default_rng(20190))) if fine else {}
-        model = replace(plain, wanted=wanted)
+                part, groups = _one_group(features, others, places, whole.usual(places)), 1
+            parts.append(part)
+            words.append(f"{', '.join(survey.domain.words(places))} in {groups} groups")
+        model = _model(survey, whole, parts, told, singles if fine else None)
         tell(0.85, "reviewing")
         found_out = estimate_error(survey, model, budget.part(_REVIEW)) if reviewed else None
         return GeneratorResult(model, list(singles.measured), words, found_out)
@@ -286,3 +325,29 @@ def _groups(
     return GaussianPart(
         places, weights, np.array(centres), np.array(spreads), dict(zip(gaps, chances, strict=True)), noise
     )
+
+
+def _model(
+    survey: Measurer, whole: _Whole, parts: list[GaussianPart], label: int | None, singles: OneWayMarginals | None
+) -> GaussianModel:
+    """Build the model, with the single columns that its rows are corrected to, if they were measured well enough."""
+    total = whole.moments.total
+    counts = nonnegative(whole.moments.count, total)
+    plain = GaussianModel(survey.domain, parts, total, label, counts / total, whole.features)
+    if singles is None:
+        return plain
+    return replace(plain, wanted=singles.wanted(counts, *plain.drawn(_LOOKED, np.random.default_rng(20190))))
+
+
+def _check_label(features: Features, label: str | None) -> None:
+    if label is not None and len(features.domain.modelled) < 2:
+        raise BadInput("Gaussians need columns beside the label.")
+
+
+def _check_options(group_size: Any, linkage: Any, cut: Any, largest: Any, reviewed: Any) -> None:
+    check_whole("group_size", group_size, least=2, most=_MOST_SIZE)
+    check_whole("largest", largest, most=_MOST_SIZE)
+    check_number("cut", cut, least=0, most=1, what="how far apart sets of columns may be to be joined")
+    check_flag("reviewed", reviewed)
+    if not isinstance(linkage, str) or linkage not in ("average", "single", "complete"):
+        raise BadInput("linkage is 'average', 'single' or 'complete'.")

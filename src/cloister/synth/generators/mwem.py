@@ -140,26 +140,26 @@ def _questions(domain: Domain, workload: Workload | None, bought: bool = False) 
         return [_Question(places, (), " and ".join(domain.words(places))) for places in sets]
     if not isinstance(workload, list | tuple):  # it is read again after the charge
         raise BadInput("a workload is a list of questions.")
-    found = []
-    for one in workload:
-        check_names("a question of the workload", one, none=False)
-        names = list(one)
-        missing = [name for name in names if name not in domain.places]
-        if missing or not names:
-            raise BadInput("a workload names modelled columns: ('ward', 'age'), or {'age': {'from': 44, 'below': 55}}.")
-        places = tuple(sorted({domain.places[name] for name in names}))
-        if not isinstance(one, Mapping):
-            found.append(_Question(places, (), " and ".join(domain.words(places))))
-            continue
-        axes = [domain.modelled[place] for place in places]
-        conditions = tuple(RangeCondition.of(axis, one[axis.name]) for axis in axes)
-        if not bought and any(cells.most.all() or not cells.most.any() for cells in conditions):
-            raise BadInput("a count needs a condition that some cells meet and others do not.")
-        merges = tuple(cells.most.astype(np.int64) for cells in conditions)
-        found.append(_Question(places, merges, str(dict(one)), MarginalQuery(one, places, conditions)))
+    found = [_question(domain, one, bought) for one in workload]
     if not found:
         raise BadInput("a workload has at least one question.")
     return found
+
+
+def _question(domain: Domain, asked: Any, bought: bool) -> _Question:
+    """Read a marginal, named by its columns, or a count, as conditions by column."""
+    check_names("a question of the workload", asked, none=False)
+    if not list(asked) or any(name not in domain.places for name in asked):
+        raise BadInput("a workload names modelled columns: ('ward', 'age'), or {'age': {'from': 44, 'below': 55}}.")
+    places = tuple(sorted({domain.places[name] for name in asked}))
+    if not isinstance(asked, Mapping):
+        return _Question(places, (), " and ".join(domain.words(places)))
+    axes = [domain.modelled[place] for place in places]
+    conditions = tuple(RangeCondition.of(axis, asked[axis.name]) for axis in axes)
+    if not bought and any(cells.most.all() or not cells.most.any() for cells in conditions):
+        raise BadInput("a count needs a condition that some cells meet and others do not.")
+    merges = tuple(cells.most.astype(np.int64) for cells in conditions)
+    return _Question(places, merges, str(dict(asked)), MarginalQuery(asked, places, conditions))
 
 
 def _worst(survey: Measurer, weights: Floats, questions: Sequence[_Question], loss: Loss) -> _Question:

@@ -37,6 +37,26 @@ def read_two(
         ds, parent, child, columns: as in `synth.two_tables`.
         bins: equal bins; or {column: bins or ends of bins}, each for the tables that have the column.
     """
+    _check_tables(ds, parent, child, columns, bins)
+    terms = {name: {one: term for one, term in ds.columns(name).items() if not term.unit} for name in (parent, child)}
+    chosen = {name: tuple(columns.get(name, terms[name])) for name in (parent, child)}
+    _check_columns(chosen, bins)
+    above, beside = (_bins(bins, {one: one for one in chosen[name]}) for name in (parent, child))
+    plain, _ = read_domain(ds, table=parent, columns=chosen[parent], bins=above)
+    first = _with_number(ds, parent, child, plain, {one: terms[parent][one] for one in chosen[parent]})
+    own, _ = read_domain(ds, table=child, columns=chosen[child], bins=beside)
+    # Only columns with public cells that no other column determines are joined and conditioned on.
+    determines = ds.schema.tables[parent].determines
+    decided = {right for left, right in determines if {*left, right} <= set(chosen[parent])}
+    shared = [axis.name for axis in plain.axes if not axis.pseudonym and axis.name not in decided]
+    inside = {**{one: terms[child][one] for one in chosen[child]}, **_prefixed(parent, shared, terms[parent])}
+    second = _with_parents(ds, parent, child, own, shared, inside)
+    joined = _bins(bins, {**{one: one for one in chosen[child]}, **_prefixed(parent, shared)})
+    return read_domain(first, table=parent, bins=above), read_domain(second, table=child, bins=joined)
+
+
+def _check_tables(ds: Any, parent: str, child: str, columns: Any, bins: Any) -> None:
+    """Refuse what is no dataset, and tables that cannot be joined as parents and children."""
     if not (hasattr(ds, "relation") and hasattr(ds, "schema")):
         raise BadInput("synthetic data are made from a Cloister dataset: cl.open(source, schema=…, budget=…).")
     check_names("parent and child", (parent, child))
@@ -51,41 +71,52 @@ def read_two(
             raise BadSchema(f"{name:.60} is no private table with a unit column, by which two tables are joined.")
     if parent == child or tables[parent].max_rows != 1:
         raise BadSchema(f"{parent} needs max_rows: 1 in the schema: a unit has one row there, and several in {child}.")
-    seen = {name: {one: term for one, term in ds.columns(name).items() if not term.unit} for name in (parent, child)}
-    chosen = {name: tuple(columns.get(name, seen[name])) for name in (parent, child)}
-    if any(NUMBER in chosen[name] or any("." in one for one in chosen[name]) for name in (parent, child)):
+
+
+def _check_columns(chosen: Mapping[str, Sequence[str]], bins: Any) -> None:
+    """Refuse names that joined columns have, and bins of columns that are in neither table."""
+    names = {one for listed in chosen.values() for one in listed}
+    if NUMBER in names or any("." in one for one in names):
         raise BadSchema(f"columns here have no dot in their names, and none is called {NUMBER}.")
-    facts = tables[parent]
-    decided = {right for left, right in facts.determines if {*left, right} <= set(chosen[parent])}
-    terms = seen[parent]
-    # Only columns with public cells that no other column determines are joined and conditioned on.
-    unknown = sorted(set(bins) - {*chosen[parent], *chosen[child]}) if isinstance(bins, Mapping) else []
+    unknown = sorted(set(bins) - names) if isinstance(bins, Mapping) else []
     if unknown:
-        raise BadInput(f"bins names {unknown[0]:.60}, which is no column of {parent} or {child}.")
-    above, beside = (_bins(bins, {one: one for one in chosen[name]}) for name in (parent, child))
-    plain, _ = read_domain(ds, table=parent, columns=chosen[parent], bins=above)
-    shared = [axis.name for axis in plain.axes if not axis.pseudonym and axis.name not in decided]
-    counted = _parents(ds, parent, child, plain)
-    number = Column(NUMBER, "integer", (0, counted[1]), nullable=False)
-    first = _Seen(
+        raise BadInput(f"bins names {unknown[0]:.60}, which is no column of {' or '.join(chosen)}.")
+
+
+def _with_number(ds: Any, parent: str, child: str, plain: Domain, terms: Mapping[str, Any]) -> "_Seen":
+    """Return the parents with their number of children."""
+    relation, most = _parents(ds, parent, child, plain)
+    number = Column(NUMBER, "integer", (0, most), nullable=False)
+    facts = ds.schema.tables[parent]
+    return _Seen(
         parent,
-        replace(counted[0], columns={**_every(ds, parent, chosen[parent]), NUMBER: number}),
-        {**{one: terms[one] for one in chosen[parent]}, NUMBER: SimpleNamespace(unit=False, low=0, high=counted[1])},
+        replace(relation, columns={**_every(ds, parent, tuple(terms)), NUMBER: number}),
+        {**terms, NUMBER: SimpleNamespace(unit=False, low=0, high=most)},
         facts.never,
         facts.determines,
     )
-    own = read_domain(ds, table=child, columns=chosen[child], bins=beside)[0]
+
+
+def _with_parents(
+    ds: Any, parent: str, child: str, own: Domain, shared: Sequence[str], terms: Mapping[str, Any]
+) -> "_Seen":
+    """Return the children with columns of their parents, under the parent's rules as well."""
+    above, facts = ds.schema.tables[parent], ds.schema.tables[child]
     renamed = {f"{parent}.{one}": replace(_every(ds, parent, [one])[one], name=f"{parent}.{one}") for one in shared}
-    rules = [{f"{parent}.{one}": wanted for one, wanted in rule.items()} for rule in facts.never]
-    second = _Seen(
+    rules = [{f"{parent}.{one}": wanted for one, wanted in rule.items()} for rule in above.never]
+    names = [one for one in terms if one not in renamed]
+    return _Seen(
         child,
-        replace(_joined(ds, parent, child, own, shared), columns={**_every(ds, child, chosen[child]), **renamed}),
-        {**{one: seen[child][one] for one in chosen[child]}, **{f"{parent}.{one}": terms[one] for one in shared}},
-        (*tables[child].never, *rules),
-        tables[child].determines,
+        replace(_joined(ds, parent, child, own, shared), columns={**_every(ds, child, names), **renamed}),
+        terms,
+        (*facts.never, *rules),
+        facts.determines,
     )
-    joined = _bins(bins, {**{one: one for one in chosen[child]}, **{f"{parent}.{one}": one for one in shared}})
-    return read_domain(first, table=parent, bins=above), read_domain(second, table=child, bins=joined)
+
+
+def _prefixed(parent: str, columns: Sequence[str], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return columns of the parent by their names in the join, each with its value, or with its own name."""
+    return {f"{parent}.{one}": one if values is None else values[one] for one in columns}
 
 
 def _bins(bins: Any, columns: Mapping[str, str]) -> Any:

@@ -290,55 +290,80 @@ def _descend(
     pace: float,
     watch: Callable[[int, float], None] | None,
 ) -> float:
-    """Minimise the loss by mirror descent with momentum."""
-    pass_beliefs = _Propagation(model)
-    weights = clique_weights(model)
-    model.beliefs = pass_beliefs.plain(weights)
-    if not model.beliefs:
-        weights = pass_beliefs.balanced(weights)
-        model.beliefs = pass_beliefs(weights)
-    residuals = _residuals(terms, model.beliefs)
-    loss = _loss(terms, residuals)
-    usual = 1.0 / max(float(np.max(term.worth)) for term in terms)
-    pace = max(pace, 1e-3 * usual) if pace else usual
-    drift: list[Floats] = [np.zeros(()) for _ in terms]  # how each factor moved in the last step
-    since, before = 0, math.inf
+    """Minimise the loss by mirror descent with momentum; return the pace for the next fit."""
+    descent = _Descent(model, terms, pace)
+    before = math.inf
     for step in range(steps):
-        if loss <= enough:
+        if descent.loss <= enough:
             break
         if step % _PATIENCE == 0:
-            if loss > before * (1 - _STILL):
+            if descent.loss > before * (1 - _STILL):
                 break
-            before = loss
-        slopes = [term.slope(residual) for term, residual in zip(terms, residuals, strict=True)]
+            before = descent.loss
+        if not descent.advance():
+            return descent.usual
+        for term, move in zip(terms, descent.drift, strict=True):
+            model.factors[term.places] = model.factors.get(term.places, 0.0) + move
+        if watch is not None:
+            watch(step, descent.loss)
+    return descent.pace
+
+
+class _Descent:
+    """State of a mirror descent. The model's beliefs are those of its last step.
+
+    Attributes:
+        loss: that of the beliefs.
+        pace: size of the next step; usual: the size that a fit starts with.
+        drift: how each factor moved in the last step.
+    """
+
+    def __init__(self, model: Model, terms: Sequence[_Term], pace: float) -> None:
+        self._model, self._terms, self._propagate = model, terms, _Propagation(model)
+        self._weights = clique_weights(model)
+        model.beliefs = self._propagate.plain(self._weights)
+        if not model.beliefs:
+            self._weights = self._propagate.balanced(self._weights)
+            model.beliefs = self._propagate(self._weights)
+        self._residuals = _residuals(terms, model.beliefs)
+        self.loss = _loss(terms, self._residuals)
+        self.usual = 1.0 / max(float(np.max(term.worth)) for term in terms)
+        self.pace = max(pace, 1e-3 * self.usual) if pace else self.usual
+        self.drift: list[Floats] = [np.zeros(()) for _ in terms]
+        self._since = 0  # steps since the last restart
+
+    def advance(self) -> bool:
+        """Take a step that does not raise the loss; return False if there is none."""
+        slopes = [term.slope(residual) for term, residual in zip(self._terms, self._residuals, strict=True)]
         even = False
         while True:
-            keep = since / (since + 3)
-            moves = [keep * old - pace * slope for old, slope in zip(drift, slopes, strict=True)]
-            moved = [weight.copy() for weight in weights]
-            for term, move in zip(terms, moves, strict=True):
-                moved[term.home] += move.reshape(term.kept)
-            beliefs = pass_beliefs.plain(moved)
+            keep = self._since / (self._since + 3)
+            moves = [keep * old - self.pace * slope for old, slope in zip(self.drift, slopes, strict=True)]
+            moved = self._moved(moves)
+            beliefs = self._propagate.plain(moved)
             if not beliefs and not even:
-                weights, even = pass_beliefs.balanced(weights), True
+                self._weights, even = self._propagate.balanced(self._weights), True
                 continue
-            ahead = _residuals(terms, beliefs) if beliefs else []
-            after = _loss(terms, ahead) if beliefs else math.inf
-            if after <= loss:
+            ahead = _residuals(self._terms, beliefs) if beliefs else []
+            after = _loss(self._terms, ahead) if beliefs else math.inf
+            if after <= self.loss:
                 break
-            if pace < _STANDING * usual:  # no step improves it
-                return usual
+            if self.pace < _STANDING * self.usual:
+                return False
             # Too far: restart without momentum; if there was none, with smaller steps.
-            pace, since = (pace, 0) if since else (pace * 0.5, 0)
-        for term, move in zip(terms, moves, strict=True):
-            model.factors[term.places] = model.factors.get(term.places, 0.0) + move
-        weights, drift, model.beliefs, residuals, loss = moved, moves, beliefs, ahead, after
-        since += 1
-        if since == 1:
-            pace *= 1.25
-        if watch is not None:
-            watch(step, loss)
-    return pace
+            self.pace, self._since = (self.pace, 0) if self._since else (self.pace * 0.5, 0)
+        self._weights, self.drift, self._residuals, self.loss = moved, moves, ahead, after
+        self._model.beliefs = beliefs
+        self._since += 1
+        if self._since == 1:
+            self.pace *= 1.25
+        return True
+
+    def _moved(self, moves: Sequence[Floats]) -> list[Floats]:
+        moved = [weight.copy() for weight in self._weights]
+        for term, move in zip(self._terms, moves, strict=True):
+            moved[term.home] += move.reshape(term.kept)
+        return moved
 
 
 def propagate(model: Model) -> list[Floats]:

@@ -7,7 +7,7 @@ asked.weighed((0, 3), weights)    # one number: the sum over rows of the product
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -121,31 +121,28 @@ class MarginalOracle:
             return self.known[i, wanted]
         tree = self.model.tree
         clique, separator = tree.cliques[i], tree.separators[i]
-        parts = []
-        needed = set(separator) | (wanted & set(clique))
-        for child in self.children[i]:
-            some = wanted & self.below[child]
-            if some:
-                parts.append(self._collect(child, some))
-                needed |= set(tree.separators[child])
+        below = [child for child in self.children[i] if wanted & self.below[child]]
+        parts = [self._collect(child, wanted & self.below[child]) for child in below]
+        needed = (wanted & set(clique)).union(separator, *(tree.separators[child] for child in below))
         axes = tuple(k for k, place in enumerate(clique) if place not in needed)
         columns: Places = tuple(place for place in clique if place in needed)
         table = self.conditional[i].sum(axis=axes) if axes else self.conditional[i]
         for k, (more, other) in enumerate(parts):
             later = {place for rest, _ in parts[k + 1 :] for place in rest}
-            kept = tuple(
-                p
-                for p in (*columns, *(q for q in more if q not in columns))
-                if p in wanted or p in separator or p in later
-            )
-            # Axes by their index in this product: numpy supports 52 of them, and a table may have more columns.
-            axis = {place: i for i, place in enumerate(dict.fromkeys((*columns, *more)))}
-            sides = ([axis[place] for place in one] for one in (columns, more, kept))
-            table = einsum(table, next(sides), other, next(sides), next(sides), optimize=True)
-            columns = kept
+            columns, table = _product((columns, table), (more, other), wanted.union(separator, later))
         if table.size <= _KEPT:
             self.known[i, wanted] = columns, table
         return columns, table
+
+
+def _product(left: tuple[Places, Floats], right: tuple[Places, Floats], kept: Set[int]) -> tuple[Places, Floats]:
+    """Multiply two tables, and sum over the columns that are not kept."""
+    both = tuple(dict.fromkeys((*left[0], *right[0])))
+    columns = tuple(place for place in both if place in kept)
+    # Axes by their index in this product: numpy supports 52 of them, and a table may have more columns.
+    axis = {place: i for i, place in enumerate(both)}
+    ours, others, result = ([axis[place] for place in one] for one in (left[0], right[0], columns))
+    return columns, einsum(left[1], ours, right[1], others, result, optimize=True)
 
 
 def _conditional(model: "Model", i: int) -> Floats:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import comb, prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,12 +99,8 @@ def settle(cells: Cells, model: "Model | LatentClasses", generator: np.random.Ge
 def _triples(cells: Cells, model: "Model | LatentClasses") -> _Triples | None:
     """Compare the model's 3-way marginals with those of the rows; None if there are too many or too few."""
     shape, rows = [len(grain.cells) for grain in model.grains], len(cells)
-    if rows < 2 or comb(len(shape), 3) > _MOST_SETS:
-        return None
-    asked, more = model.asked(), _measured_together(model)
-    if any(len(places) == len(shape) or asked.cells(places) > _LARGEST for places in more):
-        return None
-    sets = [*(places for places in combinations(range(len(shape)), 3) if asked.cells(places) <= _LARGEST), *more]
+    asked = model.asked()
+    sets = _sets(model, asked, shape) if rows > 1 else []
     sizes = [prod(shape[place] for place in places) for places in sets]
     if not sets or sum(sizes) > _MOST_CELLS:
         return None
@@ -120,6 +116,16 @@ def _triples(cells: Cells, model: "Model | LatentClasses") -> _Triples | None:
     for i, (one, step) in enumerate(zip(sets, steps, strict=True)):
         columns[i, : len(one)], strides[i, : len(one)] = one, step
     return _Triples(columns, strides, starts, gap, worth)
+
+
+def _sets(model: "Model | LatentClasses", asked: Any, shape: Sequence[int]) -> list[Places]:
+    """Return the sets of columns to compare: small triples, and what was measured together; none if too many."""
+    if comb(len(shape), 3) > _MOST_SETS:
+        return []
+    more = _measured_together(model)
+    if any(len(places) == len(shape) or asked.cells(places) > _LARGEST for places in more):
+        return []
+    return [*(places for places in combinations(range(len(shape)), 3) if asked.cells(places) <= _LARGEST), *more]
 
 
 def _measured_together(model: "Model | LatentClasses") -> list[Places]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -227,52 +227,31 @@ def score(
     """
     check_progress(progress)
     say = progress or (lambda _share, _text: None)
-    for name, value, least, most in (
-        ("quantiles", quantiles, 1, 100_000),
-        ("marginals", marginals, 1, 1_000_000),
-        ("boxes", boxes, 2, 1_000_000),
-        ("rules", rules, 2, 1_000_000),
-        ("most_rows", most_rows, 2, None),
-        ("seed", seed, 0, None),
-    ):
-        check_whole(name, value, least=least, most=most)
+    counts = {"quantiles": quantiles, "marginals": marginals, "boxes": boxes, "rules": rules}
+    _check_numbers({**counts, "most_rows": most_rows, "seed": seed})
     check_flag("models", models)
     check_names("columns", columns)
     check_names("table and target", [one for one in (table, target) if one is not None])
-    if not isinstance(schema, Schema | Mapping | str | os.PathLike):
-        raise BadInput("schema is a Schema, its text or dict, or the path of its file.")
-    facts = schema if isinstance(schema, Schema) else Schema.load(schema)
-    known = only_table(facts, table)
-    there = columns_of(synthetic, known) if columns is None else tuple(known.columns)
-    sides = sides_of(known, _scored(known, there, target) if columns is None else columns, bins)
+    known = only_table(_facts(schema), table)
+    chosen = _chosen(known, synthetic, columns, target)
+    sides = sides_of(known, chosen.scored, bins)
     if target is not None:
         target_place(sides, target)
     say(0.0, "reading rows")
-    seen, made = read_rows(real, known, sides), read_rows(synthetic, known, sides)
-    kept = None if holdout is None else read_rows(holdout, known, sides)
-    if not len(seen) or not len(made) or (kept is not None and not len(kept)):
-        raise BadInput(
-            "a table to be scored has no rows that fit the schema. Check that the columns are the right ones."
-        )
+    given = (real, synthetic) if holdout is None else (real, synthetic, holdout)
+    every = [_rows(one, known, sides) for one in given]
+    seen, made, *held = every
+    kept = held[0] if held else None
     random = np.random.default_rng(seed)
-    every = [seen, made, *([] if kept is None else [kept])]
     finest, together = (with_quantile_cuts(seen, every, quantiles, bins=kind) for kind in (True, False))
-    errors = []
-    for way in range(1, min(3, len(sides)) + 1):
-        say(0.03 + 0.05 * way, f"comparing {way}-way marginals")
-        first, second, *held = finest if way == 1 else together
-        framed = frames(first, len(made), random) | dict(zip(["fresh"], held, strict=False))
-        most = max(marginals, len(sides) if way == 1 else 1)
-        errors.append(marginal_errors(first, second, framed, way, most, random))
+    errors = _marginals(finest, together, marginals, random, say)
     say(0.25, "comparing what hangs together")
     few_seen, few_made = seen.at_most(most_rows, random), made.at_most(most_rows, random)
     few_kept = None if kept is None else kept.at_most(most_rows, random)
     correlations, information = correlation_map(seen, made, kept), information_map(seen, made, kept)
-    ranges = range_errors(finest[0], finest[1], finest[2] if kept is not None else None, boxes, random)
+    ranges = range_errors(finest[0], finest[1], finest[2] if held else None, boxes, random)
     say(0.35, "telling the tables apart")
-    # Models solve for as many unknowns as there are features: wide tables train on fewer rows.
-    taught = max(5_000, int(4e9 / sum(side.size for side in sides) ** 2))
-    lessons = few_seen.at_most(taught, random), few_made.at_most(taught, random)
+    lessons = _taught(few_seen, random), _taught(few_made, random)
     told_apart = propensity(*lessons, random) if models and _sklearn() else ()
     say(0.5, "training models")
     learned = None if target is None else learning(*lessons, few_kept, target)
@@ -287,8 +266,8 @@ def score(
         datetime.now(UTC).date(),
         {"real": len(seen), "synthetic": len(made), "held back": 0 if kept is None else len(kept)},
         tuple(seen.names),
-        tuple(one for one in there if not usable(known.columns[one])) if columns is None else (),
-        tuple(one for one in known.columns if one not in there),
+        chosen.left_out,
+        chosen.absent,
         made.left_out,
         getattr(synthetic, "loss", None),
         getattr(synthetic, "unit", ROW),
@@ -312,14 +291,77 @@ def score(
     )
 
 
-def _scored(known: Table, there: Sequence[str], target: str | None) -> list[str]:
-    """Return all columns that can be scored and that the synthetic table has: it may be generated from some only."""
+def _check_numbers(given: Mapping[str, int]) -> None:
+    for name, value in given.items():
+        least, most = _NUMBERS[name]
+        check_whole(name, value, least=least, most=most)
+
+
+_NUMBERS: dict[str, tuple[int, int | None]] = {
+    "quantiles": (1, 100_000),
+    "marginals": (1, 1_000_000),
+    "boxes": (2, 1_000_000),
+    "rules": (2, 1_000_000),
+    "most_rows": (2, None),
+    "seed": (0, None),
+}
+
+
+def _facts(schema: Any) -> Schema:
+    if not isinstance(schema, Schema | Mapping | str | os.PathLike):
+        raise BadInput("schema is a Schema, its text or dict, or the path of its file.")
+    return schema if isinstance(schema, Schema) else Schema.load(schema)
+
+
+def _rows(table: Any, known: Table, sides: Any) -> Any:
+    """Read the rows of a table that fit the schema; refuse a table without any."""
+    found = read_rows(table, known, sides)
+    if not len(found):
+        raise BadInput(
+            "a table to be scored has no rows that fit the schema. Check that the columns are the right ones."
+        )
+    return found
+
+
+def _marginals(
+    finest: Sequence[Any], together: Sequence[Any], most: int, random: np.random.Generator, say: Progress
+) -> list[MarginalErrors]:
+    """Compare one-way marginals in the finest cells, two- and three-way ones between quantiles."""
+    errors, columns = [], len(finest[0].names)
+    for way in range(1, min(3, columns) + 1):
+        say(0.03 + 0.05 * way, f"comparing {way}-way marginals")
+        first, second, *held = finest if way == 1 else together
+        framed = frames(first, len(second), random) | dict(zip(["fresh"], held, strict=False))
+        chosen = max(most, columns if way == 1 else 1)
+        errors.append(marginal_errors(first, second, framed, way, chosen, random))
+    return errors
+
+
+class _Columns(NamedTuple):
+    """Columns of the schema: scored, left out because they have no public values or bounds, or not in the table."""
+
+    scored: Sequence[str]
+    left_out: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+
+def _chosen(known: Table, synthetic: Any, columns: Sequence[str] | None, target: str | None) -> _Columns:
+    """Return the columns given, or all that can be scored and that the synthetic table has: it may have only some."""
+    if columns is not None:
+        return _Columns(columns)
+    there = columns_of(synthetic, known)
     found = [name for name in there if usable(known.columns[name])]
     if not found:
         raise BadSchema("the synthetic table has no column with public values or bounds in the schema. Check both.")
     if target in known.columns and target not in there:
         raise BadSchema(f"the target {target} is not in the synthetic table, so no model can learn it there.")
-    return found
+    left_out = tuple(one for one in there if one not in found)
+    return _Columns(found, left_out, tuple(one for one in known.columns if one not in there))
+
+
+def _taught(rows: Any, random: np.random.Generator) -> Any:
+    """Return the rows that models learn from: they solve for as many unknowns as there are features."""
+    return rows.at_most(max(5_000, int(4e9 / sum(side.size for side in rows.sides) ** 2)), random)
 
 
 def _sklearn() -> bool:

@@ -10,7 +10,7 @@ compared.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,23 +83,19 @@ def link(
     Privacy: none. It reads both tables without noise; the results are for the owner.
     """
     published, people = _columns(release), _columns(identified)
-    missing = [one for one in on if one not in published or one not in people]
-    if not on or missing or (learns is not None and learns not in published) or (name and name not in people):
+    wanted = {*on} if learns is None else {*on, learns}
+    missing = wanted - {*published} | ({*on, name} if name else {*on}) - {*people}
+    if not on or missing:
         raise BadInput("name columns that the tables have: `on` in both, `learns` in the release, `name` in the list.")
-    held = defaultdict(list)
-    for i, key in enumerate(zip(*(published[one] for one in on), strict=True)):
-        if None not in key:
-            held[key].append(i)
+    held = _rows_by_key(published, on)
     asked = list(zip(*(people[one] for one in on), strict=True))
     shared = Counter(asked)
     unique = [i for i, key in enumerate(asked) if len(held.get(key, ())) == 1 and shared[key] == 1]
     learned = [published[learns][held[asked[i]][0]] if learns else None for i in unique]
     names = [people[name][i] if name else i for i in unique]
-    right = guessed = None
+    right, guessed = None, None
     if learns is not None and learns in people:
-        usual = Counter(published[learns]).most_common(1)[0][0] if published[learns] else None
-        right = sum(people[learns][i] == value for i, value in zip(unique, learned, strict=True))
-        guessed = sum(people[learns][i] == usual for i in unique)
+        right, guessed = _judged([people[learns][i] for i in unique], learned, published[learns])
     return Linkage(
         tuple(on),
         len(asked),
@@ -110,6 +106,22 @@ def link(
         guessed,
         tuple(zip(names, learned, strict=True)),
     )
+
+
+def _judged(truth: Sequence[Any], learned: Sequence[Any], published: Sequence[Any]) -> tuple[int, int]:
+    """Count what was learned rightly, and what a guess of the commonest published value gets right."""
+    usual = Counter(published).most_common(1)[0][0] if published else None
+    right = sum(true == value for true, value in zip(truth, learned, strict=True))
+    return right, sum(true == usual for true in truth)
+
+
+def _rows_by_key(columns: Mapping[str, list[Any]], on: Sequence[str]) -> dict[tuple[Any, ...], list[int]]:
+    """Return the rows of each combination of quasi-identifiers in which none is missing."""
+    held = defaultdict(list)
+    for i, key in enumerate(zip(*(columns[one] for one in on), strict=True)):
+        if None not in key:
+            held[key].append(i)
+    return held
 
 
 def _columns(table: Any) -> dict[str, list[Any]]:

@@ -120,14 +120,17 @@ def compare_with(
     shared = [one for one in seen if all(one in _names(each) for each in given)] if columns is None else list(columns)
     domain, relation = read_domain(data, table=name, columns=shared, bins=bins)
     facts = {axis.name: relation.columns[axis.name] for axis in domain.modelled}
-    cells = []
-    for one in given:
-        rows = view_of(one, Table(name, facts), facts)
-        placed = np.column_stack([axis.place(rows.column(axis.name)) for axis in domain.modelled])
-        cells.append(placed[(placed >= 0).all(axis=1)])
-        if not len(cells[-1]):
-            raise BadSchema("a synthetic table has no row whose values the schema knows. Check its columns.")
-    return Compared(domain, relation, tuple(cells), all(private))
+    cells = tuple(_placed(view_of(one, Table(name, facts), facts), domain) for one in given)
+    return Compared(domain, relation, cells, all(private))
+
+
+def _placed(rows: Any, domain: Domain) -> NDArray[np.int64]:
+    """Return the cells of the rows whose values the schema knows; refuse a table without any."""
+    placed = np.column_stack([axis.place(rows.column(axis.name)) for axis in domain.modelled])
+    known: NDArray[np.int64] = placed[(placed >= 0).all(axis=1)]
+    if not len(known):
+        raise BadSchema("a synthetic table has no row whose values the schema knows. Check its columns.")
+    return known
 
 
 def _was_released(table: Any, data: PrivateData, released: bool) -> bool:
