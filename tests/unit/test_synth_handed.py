@@ -163,7 +163,7 @@ def _parquet(table):
 
 
 def told_otherwise(told):
-    """Side files that say something else of their price than was paid, and those that only spell it otherwise."""
+    """Metadata files that say something else of their price than was paid, and those that only spell it otherwise."""
     loss = told["loss"]
     yield {"neighbours": "replace-one"}
     yield {"neighbours": "any change to a whole household of"}

@@ -73,17 +73,17 @@ def test_a_stripped_label_is_refused(field):
 def test_a_changed_label_is_refused(field, value):
     record = json.loads(made().text())
     record["label"][field] = value
-    with pytest.raises(UploadRefused, match="was changed"):
+    with pytest.raises(UploadRefused, match="were changed"):
         check(canonical(record))
 
 
 def test_a_label_of_another_result_is_refused():
-    with pytest.raises(UploadRefused, match="belongs to another result"):
+    with pytest.raises(UploadRefused, match="belong to another result"):
         check(made(result=b"other").text())
 
 
 def test_a_label_of_another_hub_is_refused():
-    with pytest.raises(UploadRefused, match="another hub made it"):
+    with pytest.raises(UploadRefused, match="another hub made them"):
         check(made().text(), key=SigningKey.create())
 
 

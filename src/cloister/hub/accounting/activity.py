@@ -103,15 +103,7 @@ def profile(events: Iterable[ActivityEvent], at: float) -> ActivityProfile:
     before = [one for one in here if one.time <= at - _DAY]
     first = min((one.time for one in before), default=at - _DAY)
     days = max(1.0, (at - _DAY - first) / _DAY)
-    signals = [
-        _requests(last, before, days),
-        _spending(last, before, days),
-        _refusals(last, before, days),
-        _hours(last, before),
-        _tables(last, before),
-        _datasets([one for one in every if one.elsewhere], at),
-    ]
-    found = tuple(one for one in signals if one is not None and one.points > 0)
+    found = _signals(last, before, days) + _positive(_datasets([one for one in every if one.elsewhere], at))
     hours = Counter(_hour(one) for one in here)
     return ActivityProfile(
         len(last),
@@ -123,6 +115,20 @@ def profile(events: Iterable[ActivityEvent], at: float) -> ActivityProfile:
         round(sum(one.points for one in found), 1),
         found,
     )
+
+
+def _signals(last: list[ActivityEvent], before: list[ActivityEvent], days: float) -> tuple[Signal, ...]:
+    return _positive(
+        _requests(last, before, days),
+        _spending(last, before, days),
+        _refusals(last, before, days),
+        _hours(last, before),
+        _tables(last, before),
+    )
+
+
+def _positive(*signals: Signal | None) -> tuple[Signal, ...]:
+    return tuple(one for one in signals if one is not None and one.points > 0)
 
 
 def _requests(last: list[ActivityEvent], before: list[ActivityEvent], days: float) -> Signal | None:

@@ -46,7 +46,7 @@ def read_two(
     first = _with_number(ds, parent, child, plain, {one: terms[parent][one] for one in chosen[parent]})
     own, _ = read_domain(ds, table=child, columns=chosen[child], bins=beside)
     # Only columns with public cells that no other column determines are joined and conditioned on.
-    determines = ds.schema.tables[parent].determines
+    determines = ds.tables.schema.tables[parent].determines
     decided = {right for left, right in determines if {*left, right} <= set(chosen[parent])}
     shared = [axis.name for axis in plain.axes if not axis.pseudonym and axis.name not in decided]
     inside = {**{one: terms[child][one] for one in chosen[child]}, **_prefixed(parent, shared, terms[parent])}

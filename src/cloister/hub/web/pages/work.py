@@ -223,7 +223,7 @@ def _draw(
         purposes=[(one.name, one.title) for one in stated],
         values=values,
         planned=planned,
-        needs=cost.needs(sight.policy, planned.loss) if planned is not None and planned.loss.amount else 0,
+        needs=_needs(sight.policy, planned),
         left=left,
         affordable="" if left is None else left.affordable,
         problem=None if problem is None else _problem(problem, why),
@@ -241,6 +241,11 @@ def _earlier(
     before = sa.select(Job).where(Job.person_id == here.who.id, Job.dataset_id == dataset.id, Job.kind == kind.name)
     saved = session.scalars(kept.order_by(SavedQuery.name).limit(30)).all() if kind.name == "query" else []
     return saved, session.scalars(before.order_by(Job.id.desc()).limit(8)).all()
+
+
+def _needs(policy: Policy, planned: Planned | None) -> int:
+    """Return the number of approvals that the policy requires for a plan."""
+    return cost.needs(policy, planned.loss) if planned is not None and planned.loss.amount else 0
 
 
 def _problem(error: CloisterError, why: str) -> Problem:
