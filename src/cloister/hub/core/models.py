@@ -5,7 +5,7 @@ Dataset ── Version (its sealed tables), Policy (its versions), Upload
 Job: a job on a dataset, its plan, its state, its result; Spent, Seen, SavedQuery
 Request: waits for a decision about access, or about a release above a threshold; Decision, Comment
 Notice, AuditEntry
-Survey ── Invitation (who may answer), Submission (reports, never true answers), SeenReport (ids), Refusal (how many, by reason)
+Survey ── Invitation (who may answer), Submission (reports, never true answers), SeenReport, Refusal (how many)
 """
 
 from typing import Any
