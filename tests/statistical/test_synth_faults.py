@@ -25,6 +25,7 @@ from cloister.synth.model import full_joint
 from cloister.synth.output.table import SyntheticTable
 from cloister.synth.scoring import publishable
 from cloister.synth.scoring.report.interval import Interval
+from cloister.synth.scoring.utility.workload import RowCount
 
 from ..unit.synth_transcripts import Transcript, moved, recorded, replayed
 from .synth_runs import Generator, Tables, evidence
@@ -162,9 +163,9 @@ def true_candidates(patch: Patch) -> None:
 
 
 def true_rows(patch: Patch) -> None:
-    def looking(survey: Any, _loss: Any, _marginals: int) -> Any:
+    def looking(survey: Any, _loss: Any) -> Any:
         rows = int(survey.exact((0,)).sum())
-        return rows, Interval(rows, rows, rows)
+        return RowCount(rows * survey.parts, Interval(rows, rows, rows), 0.0)
 
     patch.setattr(publishable, "buy_rows", looking)
 

@@ -11,9 +11,10 @@ import cloister as cl
 from cloister import synth
 from cloister.data.schema import Column, Schema
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
-from cloister.synth.domain.axis import read_axis
+from cloister.synth.domain.axis import arrow_types, read_axis
 from cloister.synth.domain.domain import read_domain
 from cloister.synth.measure.marginals import Measurer
+from cloister.synth.output.shared_table import meets
 
 COLUMNS = {
     "ward": {"type": "text", "categories": ["a", "b", "c"]},
@@ -355,3 +356,70 @@ def test_bounds_that_doubles_cannot_count_through_are_refused_before_the_charge(
         with pytest.raises(BadBounds, match="more whole numbers between its bounds"):
             synth.mst(ds, spend=cl.rho(1), rows=10)
         assert ds.left == cl.rho(1)
+
+
+_STEPPED = {
+    "numbers": (Column("a", "integer", (0, 11), nullable=False), [0, 3, 6, 11]),
+    "cuts that are not whole": (Column("a", "integer", (0, 11), nullable=False), [0, 2.5, 2.8, 6.5, 11]),
+    "numbers one by one": (Column("a", "integer", (0, 11), nullable=False), 20),
+    "numbers below 0": (Column("a", "integer", (-13, -2), nullable=False), 3),
+    "days": (Column("a", "date", (date(2025, 1, 1), date(2025, 1, 12)), nullable=False), 3),
+}
+
+
+@pytest.mark.parametrize("name", _STEPPED)
+def test_a_range_that_ends_between_two_whole_numbers_or_days_is_read_alike_everywhere(name):
+    column, bins = _STEPPED[name]
+    axis, random, low = read_axis(column, bins), np.random.default_rng(1), column.bounds[0]
+
+    def at(place):
+        """The value, or what lies between two values, so many steps from the lower bound."""
+        if column.type == "integer":
+            return low + place if place % 1 else low + int(place)
+        start = datetime(low.year, low.month, low.day) + timedelta(days=place)
+        return start if place % 1 else start.date()
+
+    values = pa.array([at(k) for k in range(12)], arrow_types()[column.type])
+    cells = axis.place(pa.chunked_array([values]))
+    sizes = np.bincount(cells, minlength=axis.size)
+    halves = np.arange(-1, 14, 0.5)
+    ranges = (
+        [(a, b) for a in halves for b in halves if a < b] + [(a, None) for a in halves] + [(None, b) for b in halves]
+    )
+    for a, b in ranges:
+        wanted = ({} if a is None else {"from": at(a)}) | ({} if b is None else {"below": at(b)})
+        meant = np.array([(a is None or a <= k) and (b is None or k < b) for k in range(12)])
+        assert meets(values, wanted).to_pylist() == meant.tolist(), wanted
+        inside = np.bincount(cells[meant], minlength=axis.size)
+        assert axis.cells_of(wanted).tolist() == (inside > 0).tolist(), wanted
+        assert axis.weights_of(wanted) == pytest.approx(inside / np.maximum(sizes, 1)), wanted
+        drawn = axis.draw(np.repeat(np.flatnonzero(inside), 20), random, [wanted])
+        assert not set(drawn.to_pylist()) - set(values.filter(pa.array(meant)).to_pylist()), wanted
+
+
+@pytest.mark.parametrize("end", [10.5, 33.5, 98.5, 0.5])
+def test_a_rule_that_ends_between_two_whole_numbers_leaves_nothing_out_beside_it(tmp_path, end):
+    # "from: 10.5" once left out the bin below 11 too.
+    over, under = (
+        never_drawn(tmp_path / word, [{"ward": "a", "age": {word: end}}], bins=8) for word in ("from", "below")
+    )
+    whole = math.ceil(end)
+    assert set(over[over.ward == "a"].age) == set(range(whole))
+    assert set(under[under.ward == "a"].age) == set(range(whole, 100))
+
+
+def test_a_rule_of_days_may_end_at_noon(tmp_path):
+    with opened(tmp_path, never=[{"back": True, "seen": {"from": datetime(2025, 1, 10, 12)}}]) as data:
+        made = synth.independent(data, spend=cl.rho(50), rows=5000, bins=6, columns=["back", "seen"]).to_pandas()
+    assert max(made[made.back].seen) == date(2025, 1, 10)
+
+
+def test_a_value_between_two_whole_numbers_is_refused_and_never_drawn(tmp_path):
+    axis = read_axis(Column("age", "integer", (0, 99), nullable=False), 10)
+    with pytest.raises(BadBounds, match="between two values"):
+        axis.cells_of([10.5, 11])
+    made = synth.independent(opened(tmp_path), spend=cl.rho(1), rows=10, columns=["age"], bins=10)
+    with pytest.raises(BadBounds, match="between two values"):
+        made.sample(50, given={"age": [10.5, 11]})
+    with pytest.raises(BadBounds, match="NaN"):
+        made.count({"age": {"from": math.nan}})

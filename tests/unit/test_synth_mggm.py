@@ -226,3 +226,20 @@ def test_the_interval_of_a_figure_is_students():
     # Of three figures half of the interval is 4.303 standard errors; they are about 0.93, 0.85 and 0.5.
     assert one.repeats == 3
     assert one.margin == pytest.approx(4.303 * np.std([0.93, 0.85, 0.5], ddof=1) / np.sqrt(3), rel=0.2)
+
+
+@pytest.mark.parametrize("make", [synth.mggm, synth.ron_gauss])
+@pytest.mark.parametrize("reviewed", [True, False])
+def test_a_table_is_not_lost_though_almost_every_row_is_impossible(tmp_path, make, reviewed):
+    # One combination of 34^4 is left. Even rows never met it: the review failed after the charge, or the side file.
+    names = "abcd"
+    columns = {name: {"type": "integer", "bounds": [0, 100], "nullable": False} for name in names}
+    schema = {
+        "unit": "row",
+        "tables": {"data": {"never": [{name: {"from": 1}} for name in names], "columns": columns}},
+    }
+    rows = pa.table({name: [60 + k % 40 for k in range(500)] for name in names})
+    with cl.open({"data": rows}, schema=schema, budget=cl.epsilon(100), ledger=tmp_path) as data:
+        made = make(data, spend=cl.epsilon(10), rows=50, reviewed=reviewed)
+    assert made.rows() == [dict.fromkeys(names, 0)] * 50
+    assert made.side["rows"] == 50

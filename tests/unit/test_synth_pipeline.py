@@ -1,10 +1,13 @@
 """The staged pipeline: what each stage knows, verdicts that are all kept, rows drawn again from what was released."""
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import cloister as cl
 from cloister import synth
 from cloister.privacy.errors import BadInput
+from cloister.synth.model.gaussian import GaussianModel
 from cloister.synth.pipeline import Pipeline, PrivacyTest, k_anonymous, within_loss
 
 from .synth_people import opened, people
@@ -92,3 +95,60 @@ def test_a_table_with_a_rare_row_is_not_k_anonymous(ds):
     table = synth.mst(ds, spend=cl.rho(1), rows=50, columns=["age"])
     assert k_anonymous(["age"], 1).check(table)[0]
     assert not k_anonymous(["age"], 40).check(table)[0]
+
+
+# Models of them draw rows of which few or none are possible.
+NARROW = {
+    "unit": "row",
+    "tables": {
+        "data": {
+            "never": [
+                {"a": {"from": 1}, "b": {"from": 1}},
+                {"a": {"below": 1}, "b": {"from": 1}},
+                {"a": {"from": 1}, "b": {"below": 1}},
+                {"c": {"from": 1}},
+            ],
+            "columns": {name: {"type": "integer", "bounds": [0, 100], "nullable": False} for name in "abc"},
+        }
+    },
+}
+
+
+@pytest.fixture
+def narrow(tmp_path):
+    random = np.random.default_rng(0)
+    rows = pa.table({name: random.integers(50, 100, 1000) for name in "abc"})
+    with cl.open({"data": rows}, schema=NARROW, budget=cl.epsilon(1000), ledger=tmp_path / "narrow") as data:
+        yield data
+
+
+@pytest.mark.parametrize("generator", [synth.mggm, synth.ron_gauss])
+@pytest.mark.parametrize("test", [k_anonymous(["a"], 1), k_anonymous(["zz"], 2)], ids=["few", "no such column"])
+def test_a_table_that_was_paid_for_comes_back_though_no_row_can_be_drawn(narrow, generator, test, monkeypatch):
+    draw, options = GaussianModel.draw, {"reviewed": False}
+
+    def failing(self, rows, generator, given=None):
+        return 1 / 0 if rows == 500 else draw(self, rows, generator, given)
+
+    monkeypatch.setattr(GaussianModel, "draw", failing)
+    run = Pipeline(generator, [test], tries=3, options=options).run(narrow, spend=cl.epsilon(10), rows=500)
+    assert len(run.table) == 0
+    assert run.table.made.measured
+    assert run.table.left_out in run.stages[3].did
+    assert not run.passed
+    assert [one.draw for one in run.verdicts] == [1, 2, 3]
+    assert "ZeroDivisionError" in run.table.side["rows left out"]
+
+
+@pytest.mark.parametrize("check", [lambda table: 1 / 0, lambda table: None, lambda table: (True,)])
+def test_a_test_that_raises_or_answers_nothing_has_failed_and_loses_no_table(ds, check):
+    run = Pipeline(synth.mst, [PrivacyTest("odd", check)], tries=2, options=OPTIONS).run(ds, spend=cl.rho(1), rows=20)
+    assert not run.passed
+    assert [one.draw for one in run.verdicts] == [1, 2]
+    assert "could not be carried out" in run.verdicts[0].reason
+    assert len(run.table) == 20
+
+
+def test_a_pipeline_of_two_tables_is_refused_before_the_charge():
+    with pytest.raises(BadInput, match="two_tables"):
+        Pipeline(synth.two_tables)

@@ -19,12 +19,13 @@ Gaps in the textbook's pipeline, and how they are closed here:
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
 
 from cloister.data.private_data import PrivateData
 from cloister.privacy.errors import BadInput, CloisterError
 from cloister.privacy.loss import Loss
+from cloister.synth.generators.two_tables import two_tables
 from cloister.synth.options import check_names, check_whole
 from cloister.synth.output.table import SyntheticTable
 
@@ -159,9 +160,14 @@ class Pipeline:
         tests = isinstance(self.tests, list | tuple) and all(isinstance(one, PrivacyTest) for one in self.tests)
         if not callable(self.generator) or not tests or not isinstance(self.options, dict):
             raise BadInput("a pipeline has a generator, a list of tests such as within_loss(…), and a dict of options.")
+        if cast(Any, self.generator) is two_tables:  # here, before the charge
+            raise BadInput("a pipeline makes one table, and two_tables makes two. Call it by itself.")
 
     def run(self, ds: PrivateData, *, spend: Loss, rows: int | None = None) -> PipelineRun:
         """Run all stages.
+
+        What was paid for is returned whatever happens later: a test that raises has failed, and if rows cannot be
+        sampled there are fewer, or none, and the table's `left_out` says why.
 
         Privacy: the spend, charged once, whatever the verdicts. Tests see released values only, and rows are sampled
             again from the released model only: the verdicts and their number are post-processing.
@@ -172,23 +178,32 @@ class Pipeline:
         draws = 0
         while True:
             draws += 1
-            now = [TestVerdict(test.name, draws, *test.check(table)) for test in self.tests]
+            now = [_verdict(test, draws, table) for test in self.tests]
             verdicts += now
             failed = [test for test, one in zip(self.tests, now, strict=True) if not one.passed]
             if draws >= self.tries or not failed or not all(test.of_rows for test in failed):
                 break
-            table = replace(table, value=table.sample(len(table)))
-        method = table.parameters["method"]
+            table = table.redraw(rows)
+        method, drawn = table.parameters["method"], f"{len(table):,} rows, drawn {draws} times."
         stages = (
             Stage(
                 "outliers", f"values beyond bounds clipped, {len(domain.never)} impossible combinations", "public facts"
             ),
             Stage("range", f"{len(domain.modelled)} columns as cells between public bounds", "public facts"),
             Stage("model", f"{method}: {len(table.made.measured)} releases for {table.loss}", "rows, paid for"),
-            Stage("rows", f"{len(table):,} rows, drawn {draws} times", "released values"),
+            Stage("rows", " ".join(filter(None, [drawn, table.left_out])), "released values"),
             Stage("test", f"{len(self.tests)} tests", "released values"),
         )
         return PipelineRun(table, stages, tuple(verdicts))
+
+
+def _verdict(test: PrivacyTest, draw: int, table: SyntheticTable) -> TestVerdict:
+    """Return the verdict of a test on a sample; a test that raises has failed, as the table is already paid for."""
+    try:
+        passed, reason = test.check(table)
+    except Exception as error:
+        passed, reason = False, f"the test could not be carried out: {type(error).__name__}: {error}"
+    return TestVerdict(test.name, draw, bool(passed), reason)
 
 
 def within_loss(limit: Loss, key: Any = None) -> PrivacyTest:
@@ -234,6 +249,8 @@ def k_anonymous(columns: Sequence[str], k: int) -> PrivacyTest:
         missing = sorted(set(columns) - set(table.to_arrow().column_names))
         if missing:  # a verdict, not an error: the charge is already made
             return False, f"the table has no column {missing[0]:.60}"
+        if not len(table):
+            return False, "the table has no rows"
         counted = table.to_arrow().group_by(list(columns)).aggregate([([], "count_all")])
         least = min(counted["count_all"].to_pylist())
         return least >= k, f"the rarest combination occurs {least} times"

@@ -236,6 +236,35 @@ def test_the_same_submission_twice_is_kept_once_and_acknowledged_twice(hub, comp
     assert refused(hub, survey) == {"sent again": 1}
 
 
+def test_a_report_counts_once_however_it_is_sent_again(hub, compose):
+    survey = compose()
+    one, other = submissions(surveys.public(survey), [PERSON] * 2)
+    take(hub, "sleep", one)
+    mine, theirs = json.loads(one)["reports"], json.loads(other)["reports"]
+    for reports in ([mine[0]], mine[1:], mine[:-1], [*mine[:1], *theirs[1:]]):
+        with pytest.raises(BadSubmission, match="replayed"):
+            take(hub, "sleep", change_of(one, reports=reports))
+    for end in ("\n", "\r\n", "\n\n", "\r"):
+        with pytest.raises(BadSubmission, match="malformed"):
+            take(hub, "sleep", change_of(one, reports=[*mine[:-1], mine[-1] + end]))
+    take(hub, "sleep", change_of(one, reports=mine[::-1]))  # the same submission
+    assert len(kept(hub)) == 1
+    assert refused(hub, survey) == {"malformed": 4, "replayed": 4, "sent again": 1}
+    take(hub, "sleep", other)  # of which nothing was kept when it came with somebody else's report
+    assert len(kept(hub)) == 2
+
+
+def test_envelopes_with_one_id_are_no_two_reports(hub, compose):
+    survey = compose()
+    raw = submissions(surveys.public(survey), [PERSON])[0]
+    first, second, *_ = json.loads(raw)["reports"]
+    second = second[:7] + first[7:29] + second[29:]
+    assert json.loads(first)["id"] == json.loads(second)["id"]
+    with pytest.raises(BadSubmission, match="replayed"):
+        take(hub, "sleep", change_of(raw, reports=[first, second]))
+    assert kept(hub) == []
+
+
 def test_nothing_is_kept_of_when_or_in_which_order_people_answered(hub, compose):
     survey = compose()
     sent = submissions(surveys.public(survey), [PERSON] * 20)
@@ -244,8 +273,9 @@ def test_nothing_is_kept_of_when_or_in_which_order_people_answered(hub, compose)
     with hub.database.reading() as session:
         table = sa.inspect(session.connection()).get_columns("submissions")
         order = list(session.execute(sa.text("SELECT id FROM submissions")).scalars())
-        with pytest.raises(sa.exc.OperationalError):  # SQLite numbers rows as they come, unless told not to
-            session.execute(sa.text("SELECT rowid FROM submissions"))
+        for name in ("submissions", "seen_reports"):
+            with pytest.raises(sa.exc.OperationalError):  # SQLite numbers rows as they come, unless told not to
+                session.execute(sa.text(f"SELECT rowid FROM {name}"))
     assert {one["name"] for one in table} == {
         "survey_id",
         "wave",

@@ -5,7 +5,7 @@ Dataset ── Version (its sealed tables), Policy (its versions), Upload
 Job: a job on a dataset, its plan, its state, its result; Spent, Seen, SavedQuery
 Request: waits for a decision about access, or about a release above a threshold; Decision, Comment
 Notice, AuditEntry
-Survey ── Invitation (who may answer), Submission (reports, never true answers), Refusal (how many, by reason)
+Survey ── Invitation (who may answer), Submission (reports, never true answers), SeenReport, Refusal (how many)
 """
 
 from typing import Any
@@ -33,6 +33,7 @@ __all__ = [
     "Seen",
     "Session",
     "Spent",
+    "SeenReport",
     "Submission",
     "Survey",
     "Token",
@@ -405,6 +406,16 @@ class Submission(Base):
     reports: Mapped[str] = mapped_column(Text)  # canonical JSON: {question: [level, report in base64url]}
     # Batch with which it was first shown to the collector; None: it waits until enough others are new with it.
     batch: Mapped[int | None]
+    __table_args__ = ({"sqlite_with_rowid": False},)
+
+
+class SeenReport(Base):
+    """Id of a report that was taken, so that none is counted twice. It does not name its submission."""
+
+    __tablename__ = "seen_reports"
+    survey_id: Mapped[int] = mapped_column(ForeignKey("surveys.id"), primary_key=True)
+    wave: Mapped[int] = mapped_column(primary_key=True)
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)  # SHA-256 of the id in its envelope
     __table_args__ = ({"sqlite_with_rowid": False},)
 
 

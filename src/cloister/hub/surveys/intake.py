@@ -3,7 +3,8 @@
     bytes ──► well formed? ──► envelopes of this survey? ──► ballot? ──► batch ──► one transaction ──► signed receipt
 
 Submissions are written in batches: while one is written, the next one gathers. A submission that arrives twice is
-stored once and acknowledged twice, so that a device can send again after a failed connection.
+stored once and acknowledged twice, so that a device can send again after a failed connection. A report that was taken
+and arrives in another submission is refused with all of it: each envelope has an id, whose hash is kept.
 
 A submission is JSON: {"version": 1, "wave": 1, "reports": [envelope, …], "ballot": {"message": …, "signature": …}}, the
 ballot only where respondents are invited. Its id is the SHA-256 of the ballot's message, or of the envelopes.
@@ -23,7 +24,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from cloister.hub.core.database import now
-from cloister.hub.core.models import Refusal, Submission, Survey
+from cloister.hub.core.models import Refusal, SeenReport, Submission, Survey
 from cloister.hub.surveys import proof
 from cloister.hub.surveys.ballots import accept
 from cloister.hub.surveys.survey import asked_of, collection, find, is_open
@@ -38,6 +39,7 @@ __all__ = ["MOST_BYTES", "Intake", "SentReports", "read"]
 _LOG = logging.getLogger("cloister.hub.surveys")
 MOST_BYTES = 512 * 1024
 _KNOWN_S = 1.0  # how long a survey is cached; the transaction checks again that it is open
+_COUNTED_AS = {"again": "sent again", "used": "ballot used", "replayed": "replayed"}
 _WAITING = 2000  # beyond this many in the queue of one process, devices are asked to come back
 
 
@@ -50,12 +52,14 @@ class SentReports:
         reports: canonical JSON, {question: [level, report]}.
         digest: SHA-256 of the envelopes, for the receipt.
         levels: the respondent's levels, by question.
+        marks: SHA-256 of the id of each envelope, sorted.
     """
 
     id: str
     reports: str
     digest: str
     levels: Mapping[str, str]
+    marks: tuple[str, ...]
 
 
 class BadSubmission(ValueError):
@@ -94,7 +98,10 @@ def read(survey: Survey, raw: bytes) -> SentReports:
         raise BadSubmission("malformed")
     checks = collection(survey)
     kept: dict[str, list[str]] = {}
+    marks: set[str] = set()
     for envelope in envelopes:
+        if isinstance(envelope, str) and envelope.endswith(("\r", "\n")):  # of a file's line: one content, one spelling
+            raise BadSubmission("malformed")
         found = checks.check(envelope)
         if isinstance(found, str):
             raise BadSubmission(found)
@@ -104,9 +111,13 @@ def read(survey: Survey, raw: bytes) -> SentReports:
         if not found.private:
             raise BadSubmission("not private")
         kept[name] = [found.level, pack(found.report)]
+        marks.add(hashlib.sha256(found.id).hexdigest())
+    if len(marks) < len(kept):
+        raise BadSubmission("replayed")
     digest = hashlib.sha256("\n".join(sorted(envelopes)).encode()).hexdigest()
     place = _ballot(survey, told.get("ballot")) if survey.invited else digest
-    return SentReports(place, canonical(kept).decode(), digest, {name: one[0] for name, one in kept.items()})
+    levels = {name: one[0] for name, one in kept.items()}
+    return SentReports(place, canonical(kept).decode(), digest, levels, tuple(sorted(marks)))
 
 
 def _ballot(survey: Survey, told: Any) -> str:
@@ -145,7 +156,7 @@ class Intake:
         verdict = await self._put(survey, sent)
         if verdict == "closed":
             raise NotNow("this survey takes no more answers.")
-        if verdict == "wrong wave":  # the next one began a moment ago
+        if verdict in ("wrong wave", "replayed"):  # the next one began a moment ago; or a report of it was taken before
             raise BadSubmission(verdict)
         if verdict == "used":
             raise NotNow("this invitation was used for other answers already. What was sent first counts.")
@@ -217,13 +228,9 @@ class Intake:
                     verdicts.append("wrong wave" if survey in takes else "closed")
                     refused[survey, wave, "too late"] += 1
                 else:
-                    row = {"survey_id": survey, "wave": wave, "id": what.id, "reports": what.reports}
-                    new = insert(Submission).values(row).on_conflict_do_nothing()
-                    verdict = "kept"
-                    if connection.execute(new).rowcount != 1:
-                        mine = sa.select(Submission.reports).filter_by(survey_id=survey, wave=wave, id=what.id)
-                        verdict = "again" if connection.scalar(mine) == what.reports else "used"
-                        refused[survey, wave, "sent again" if verdict == "again" else "ballot used"] += 1
+                    verdict = _store(connection, insert, survey, wave, what)
+                    if verdict != "kept":
+                        refused[survey, wave, _COUNTED_AS[verdict]] += 1
                     verdicts.append(verdict)
             for (survey, wave, reason), count in refused.items():
                 first = insert(Refusal).values(survey_id=survey, wave=wave, reason=reason, count=count)
@@ -231,3 +238,20 @@ class Intake:
                 more = first.on_conflict_do_update(index_elements=keys, set_={"count": Refusal.count + count})
                 connection.execute(more)
             return verdicts
+
+
+def _store(connection: sa.Connection, insert: Any, survey: int, wave: int, what: SentReports) -> str:
+    """Store a submission and the ids of its reports, or nothing of it; return the verdict."""
+    here = {"survey_id": survey, "wave": wave}
+    marks = insert(SeenReport).values([{**here, "id": mark} for mark in what.marks])
+    new = list(connection.execute(marks.on_conflict_do_nothing().returning(SeenReport.id)).scalars())
+    if len(new) == len(what.marks):
+        row = insert(Submission).values({**here, "id": what.id, "reports": what.reports})
+        if connection.execute(row.on_conflict_do_nothing()).rowcount == 1:
+            return "kept"
+    mine = sa.delete(SeenReport).where(SeenReport.survey_id == survey, SeenReport.wave == wave, SeenReport.id.in_(new))
+    connection.execute(mine)
+    stored = connection.scalar(sa.select(Submission.reports).filter_by(**here, id=what.id))
+    if stored is None:
+        return "replayed"
+    return "again" if stored == what.reports else "used"

@@ -13,9 +13,8 @@ import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from fractions import Fraction
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +30,7 @@ from cloister.privacy.errors import BadBounds, BadSchema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MOST_CELLS", "Axis", "Cells", "arrow_types", "read_axis"]
+__all__ = ["MOST_CELLS", "Axis", "Cells", "arrow_types", "read_axis", "step_from"]
 
 Cells = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -195,11 +194,11 @@ class Axis:
         chosen = np.zeros(self.size, dtype=bool)
         if isinstance(wanted, dict):
             low, high = self._range(wanted)
-            if self.ends is not None:
+            if self.ends is not None and self.type == "real":
                 ends = np.array(self.ends)
-                upper = ends[1:] > low
-                upper[-1] |= ends[-1] == low and self.type != "real"  # the last bin includes its upper end
-                chosen[: self.known] = upper & (ends[:-1] < high)
+                chosen[: self.known] = (ends[1:] > low) & (ends[:-1] < high)
+            elif self.ends is not None:
+                chosen[: self.known] = self._steps(low, high) > 0
             else:
                 chosen[: self.known] = [low <= _exact(self.type, value) < high for value in self.values or ()]
             return chosen
@@ -215,38 +214,40 @@ class Axis:
         whole = self.cells_of(wanted).astype(np.float64)
         if self.ends is None:
             return whole
-        ends, top = np.array(self.ends), np.arange(self.known) == self.known - 1
-        part = np.zeros(self.known)
+        ends, part = np.array(self.ends), np.zeros(self.known)
         if not isinstance(wanted, dict):
             values = np.unique(self._named(wanted))
             if self.type != "real":
-                np.add.at(part, np.searchsorted(ends[1:-1], values[values == np.floor(values)], side="right"), 1.0)
+                np.add.at(part, np.searchsorted(ends[1:-1], values, side="right"), 1.0)
         elif self.type == "real":
             low, high = self._range(wanted)
             part = np.clip(np.minimum(ends[1:], high) - np.maximum(ends[:-1], low), 0.0, None)
         else:
-            low, high = self._range(wanted)
-            first, last = _whole(ends[:-1], ends[1:], top)
-            part = np.clip(np.minimum(last, np.ceil(high) - 1) - np.maximum(first, np.ceil(low)) + 1, 0.0, None)
-        whole[: self.known] = np.minimum(part / self.widths, 1.0)
+            part = self._steps(*self._range(wanted))
+        widths = self.widths  # 0 where the caller's cuts lie between the same whole numbers
+        whole[: self.known] = np.minimum(np.divide(part, widths, out=np.zeros(self.known), where=widths > 0), 1.0)
         return whole
 
+    def _steps(self, low: float, high: float) -> Floats:
+        """Return the number of whole steps of each bin in a range of whole steps, lower inclusive, upper exclusive."""
+        ends = np.array(self.ends)
+        first, last = _whole(ends[:-1], ends[1:], np.arange(self.known) == self.known - 1)
+        return np.asarray(np.clip(np.minimum(last, high - 1) - np.maximum(first, low) + 1, 0.0, None))
+
     def _range(self, wanted: Any) -> tuple[Any, Any]:
-        """Return the ends of a range, lower inclusive, upper exclusive."""
+        """Return the ends of a range, lower inclusive, upper exclusive; of whole numbers and days whole ones."""
         if self.ends is None and not self.ordered:
             raise BadBounds(f"{self.name} has no order. Name its values.")
         if set(wanted) - {"from", "below"} or not wanted:
             raise BadBounds(f"a range of {self.name} is written {{from: …, below: …}}, one of them or both.")
-        read = partial(_exact, self.type) if self.ends is None else self.number
-        return (
-            read(wanted["from"]) if "from" in wanted else -math.inf,
-            read(wanted["below"]) if "below" in wanted else math.inf,
-        )
+        low = step_from(self.type, wanted["from"]) if "from" in wanted else -math.inf
+        high = step_from(self.type, wanted["below"]) if "below" in wanted else math.inf
+        return (low, high) if self.ends is None else (_from(self.origin, low), _from(self.origin, high))
 
     def _named(self, wanted: Any) -> Floats:
         """Return the values of a condition that is not a range, in the units of bin ends; without missing ones."""
         listed = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
-        return np.array(sorted(self.number(value) for value in listed if value is not None))
+        return np.array(sorted(self.number(value) for value in listed if value is not None), dtype=np.float64)
 
     def number(self, value: Any) -> float:
         """Convert a value to the units of bin ends: a number, or days or microseconds since 1970, minus the origin."""
@@ -285,6 +286,8 @@ class Axis:
         if self.ends is None:
             raise BadBounds(f"{self.name} is replaced by pseudonyms: nothing can be asked of it.")
         place = self.number(value)
+        if self.type != "real" and not place.is_integer():
+            raise BadBounds(f"{value!r:.40} lies between two values of {self.name}. Name one of them, or a range.")
         if not self.ends[0] <= place <= self.ends[-1]:
             raise BadBounds(f"{value!r:.40} lies beyond the bounds of {self.name}. Look at the schema.")
         return int(np.searchsorted(np.array(self.ends[1:-1]), place, side="right"))
@@ -417,13 +420,25 @@ def _exact(kind: str, value: Any) -> int | float:
             moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
             return (moment - _EPOCH) // timedelta(microseconds=1)
         if kind == "date":
-            return int(value.toordinal() - _DAY)
+            between = isinstance(value, datetime) and value.time() != time.min  # after this day's start
+            return int(value.toordinal() - _DAY) + (0.5 if between else 0)
         if kind == "integer" and isinstance(value, str) and re.fullmatch(r"[+-]?[0-9]+", value):
             value = int(value)
         number = float(value)  # a whole number without a nearby double cannot be the end of a bin
         return int(value) if isinstance(value, int | np.integer) and kind == "integer" else number
     except (AttributeError, TypeError, ValueError, OverflowError):
         raise BadBounds(f"a {kind} was expected, got {value!r:.40}.") from None
+
+
+def step_from(kind: str, value: Any) -> int | float:
+    """Return the end of a range in the units of bin ends: for all but real numbers the first whole step from it on.
+
+    A range from 10.5 begins at the whole number 11, and one below 10.5 ends there. All that reads ranges uses this.
+    """
+    exact = _exact(kind, value)
+    if math.isnan(exact):
+        raise BadBounds("a range ends at numbers, got NaN.")
+    return exact if kind == "real" or not math.isfinite(exact) else math.ceil(exact)
 
 
 def _from(origin: int, exact: float) -> float:

@@ -151,6 +151,11 @@ class Measurer:
         return self.relation.most
 
     @property
+    def most_parts(self) -> int:
+        """Return `most` in parts of a row: an exact integer, as one row has a whole number of parts."""
+        return self.most * (self.parts // self.whole)
+
+    @property
     def rows_each(self) -> float:
         """Return `most` in rows: the sensitivity of a marginal to one unit, in L1 and in L2."""
         return self.most / self.whole

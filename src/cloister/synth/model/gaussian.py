@@ -23,7 +23,8 @@ from cloister.synth.domain.axis import Cells
 from cloister.synth.domain.domain import Domain, Places
 from cloister.synth.domain.features import Features
 from cloister.synth.measure.marginals import Floats
-from cloister.synth.model.inference import Grain
+from cloister.synth.model.inference import Grain, Model, propagate
+from cloister.synth.model.junction_tree import junction_tree
 from cloister.synth.model.sampling import systematic
 
 __all__ = ["GaussianModel", "GaussianPart", "nearest_covariance"]
@@ -82,6 +83,7 @@ def raked(chances: Floats, kind: Cells, wanted: Floats) -> Floats:
     return found
 
 
+_EVEN = 10_000  # rows that stand for all possible ones
 _ASKED = 100_000  # rows that represent the model when a marginal is queried
 _TRIES, _REDRAWS = 60, 8
 _RIDGE = 1e-6
@@ -217,11 +219,17 @@ class GaussianModel:
         return fits
 
     def _anywhere(self, generator: np.random.Generator, given: Mapping[int, Floats] | None) -> Cells:
-        """Return valid rows from the whole domain where the model has none, so that a released table is never lost."""
+        """Return valid rows from the whole domain where the model has none, so that a released table is never lost.
+
+        They are sampled from the rules themselves, evenly: however few rows are possible, some are (`Domain.possible`).
+        """
         if given:
             return np.zeros((0, len(self.shape)), dtype=np.int64)
-        even = np.column_stack([generator.integers(0, size, _ASKED) for size in self.shape])
-        return even[self._fitting(even, None, generator)]
+        zeros = self.domain.zeros
+        tree = junction_tree(self.shape, [zero.places for zero in zeros])
+        even = Model(self.shape, tree, {}, zeros, 1.0, self.grains)
+        even.beliefs = propagate(even)
+        return even.draw(_EVEN, generator)
 
     def _drawn(self, rows: int, generator: np.random.Generator) -> Cells:
         return self.drawn(rows, generator)[0]

@@ -29,7 +29,7 @@ from cloister.privacy.loss import ROW, Loss, Unit
 from cloister.privacy.mechanisms.mechanism import REGISTRY, Pure
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.signing import PublicKey, SigningKey
-from cloister.synth.domain.axis import Axis, arrow_types
+from cloister.synth.domain.axis import Axis, arrow_types, step_from
 from cloister.synth.measure.marginals import Floats
 from cloister.synth.options import check_flag
 from cloister.synth.output.cost import AS_EPSILON, cost_text, stated_epsilon, written_epsilon
@@ -373,6 +373,23 @@ def side_path(path: str | os.PathLike[str]) -> Path:
     return place.with_name(f"{place.name}.side.json")
 
 
+def _in_steps(column: Any, end: Any) -> tuple[Any, Any] | None:
+    """Return whole numbers, days or moments and the end of a range, as an axis reads them; None for other types."""
+    import pyarrow as pa
+
+    if pa.types.is_integer(column.type):
+        steps, first = column.cast(pa.int64()), step_from("integer", end)
+    elif pa.types.is_date(column.type):
+        steps, first = column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), step_from("date", end)
+    elif pa.types.is_timestamp(column.type):
+        steps, first = column.cast(pa.timestamp("us")).cast(pa.int64()), step_from("timestamp", end)
+    else:
+        return None
+    if -(2**63) <= first < 2**63:
+        return steps, pa.scalar(int(first), pa.int64())
+    return steps.cast(pa.float64(), safe=False), pa.scalar(float(first))  # beyond all of them
+
+
 def meets(column: Any, wanted: Any) -> Any:
     """Return the mask of values of an Arrow column that meet a condition, as in `HandedTable.count`."""
     import pyarrow as pa
@@ -392,10 +409,10 @@ def meets(column: Any, wanted: Any) -> Any:
         if not wanted or set(wanted) - {"from", "below"}:
             raise BadInput("a range is written {'from': …, 'below': …}, one of them or both.")
         found = pc.is_valid(column)
-        if "from" in wanted:
-            found = pc.and_(found, pc.fill_null(pc.greater_equal(column, alike(wanted["from"])), False))
-        if "below" in wanted:
-            found = pc.and_(found, pc.fill_null(pc.less(column, alike(wanted["below"])), False))
+        for word, compare in (("from", pc.greater_equal), ("below", pc.less)):
+            if word in wanted:
+                steps, end = _in_steps(column, wanted[word]) or (column, alike(wanted[word]))
+                found = pc.and_(found, pc.fill_null(compare(steps, end), False))
         return found
     found = pa.array([False] * len(column))
     for value in wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]:

@@ -12,9 +12,9 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
@@ -84,22 +84,24 @@ class SyntheticTable(Release):
         The release is already charged: if not all rows can be sampled there are fewer, or none; `left_out` says why.
         """
         kept = tuple(one.settled(generator) for one in decided)
-        size, cut = unasked_rows(domain, made.model.total) if rows is None else (rows, "")
+        told = {**told_by(release), "value": None}
+        return cls(**told, domain=domain, made=made, decided=kept, generator=generator).redraw(rows)
+
+    def redraw(self, rows: int | None = None) -> Self:
+        """Return the release with newly sampled rows: the given number, or the noisy total. Costs nothing.
+
+        It never fails, as the release is charged: if not all rows can be sampled there are fewer, or none, and
+        `left_out` says why.
+        """
+        size, cut = unasked_rows(self.domain, self.made.model.total) if rows is None else (rows, "")
 
         def draw(many: int) -> "pa.Table":
-            cells = made.model.draw(many, generator) if many else np.zeros((0, len(domain.shape)), dtype=np.int64)
-            return decoded(domain, kept, cells, generator)
+            none = np.zeros((0, len(self.domain.shape)), dtype=np.int64)
+            cells = self.made.model.draw(many, self.generator) if many else none
+            return decoded(self.domain, self.decided, cells, self.generator)
 
         value, short = as_many_as_fit(draw, size)
-        told = {**told_by(release), "value": value}
-        return cls(
-            **told,
-            domain=domain,
-            made=made,
-            decided=kept,
-            generator=generator,
-            left_out=" ".join(filter(None, [cut, short])),
-        )
+        return replace(self, value=value, left_out=" ".join(filter(None, [cut, short])))
 
     def __len__(self) -> int:
         return int(self.value.num_rows)

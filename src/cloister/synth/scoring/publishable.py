@@ -24,6 +24,7 @@ from cloister.synth.scoring.utility.workload import (
     buy_rows,
     carry_out,
     compare_with,
+    one_number,
     pay,
     some_pairs,
 )
@@ -46,8 +47,8 @@ class PublishableScore:
         pairs: number of pairs in that mean.
         release: loss, unit and receipt.
 
-    Privacy: the release's loss. Intervals cover the noise only, including that of the number of rows: each holds its
-        number with 95 % confidence.
+    Privacy: the release's loss. Intervals cover the noise, including that of the number of rows, and the rounding of
+        synthetic counts to parts of a row: each holds its number with 95 % confidence.
     """
 
     rows: Interval
@@ -121,8 +122,9 @@ def publishable_score(
         measures the sum of the distances of all pairs, one number. Adding or removing a unit, whose rows count at most
         m together, changes the counts N of a marginal by at most m in L1; T is fixed; so by the triangle inequality
         each distance moves by at most m: the k columns by k·m in L1 and √k·m in L2, the sum over p pairs by p·m.
-        Divided by 2·n·p the mean over pairs moves by m/(2n) only. Counts are computed in the engine and stay whole
-        numbers until noise is added. Audited in tests/unit/test_synth_publishable.py.
+        Divided by 2·n·p the mean over pairs moves by m/(2n) only. Counts are computed in the engine; they, n, m and T
+        are whole numbers of parts of a row (2^20 or more) until noise is added, and only T is rounded. Audited in
+        tests/unit/test_synth_publishable.py.
     """
     check_whole("most_pairs", most_pairs, least=0, most=MOST_PAIRS)
     compared = compare_with(data, [synthetic], columns, table, bins, released)
@@ -133,50 +135,48 @@ def publishable_score(
 
     def steps(survey: Measurer) -> dict[str, Any]:
         shares = {"columns": paid.budget.part(_COLUMNS), "pairs": paid.budget.part(_PAIRS)}
-        n, rows = buy_rows(survey, paid.budget.part(_ROWS), len(pairs))
-        # Shares of n rows differ by at most d/2n from shares of n + d rows, whatever the columns.
-        off = ((rows.high or 0.0) - rows.value) / (2 * n)
-        alone, margin = _columns(survey, compared, n, shares["columns"])
+        n = buy_rows(survey, paid.budget.part(_ROWS))
+        alone, margin = _columns(survey, compared, n.total, shares["columns"])
+
+        def share(value: float, margin: float) -> Interval:
+            # Two independent noises, and what is rounded. Clipped to the possible range only here at the end.
+            all_of_it = math.hypot(margin, n.off) + compared.rounding(n.total)
+            return Interval(*(min(max(one, 0.0), 1.0) for one in (value, value - all_of_it, value + all_of_it)))
+
         return {
-            "rows": rows,
-            "columns": {name: _share(one, margin, off) for name, one in zip(names, alone, strict=True)},
-            "one_way": _share(float(np.mean(alone)), margin / math.sqrt(len(alone)), off),
-            "two_way": _share(*_pairs(survey, compared, pairs, n, shares["pairs"]), off) if pairs else None,
+            "rows": n.rows,
+            "columns": {name: share(one, margin) for name, one in zip(names, alone, strict=True)},
+            "one_way": share(float(np.mean(alone)), margin / math.sqrt(len(alone))),
+            "two_way": share(*_pairs(survey, compared, pairs, n.total, shares["pairs"])) if pairs else None,
         }
 
     found, release = carry_out(paid, compared, steps)
     return PublishableScore(**found, pairs=len(pairs), release=release)
 
 
-def _columns(survey: Measurer, compared: Compared, rows: int, loss: Loss) -> tuple[list[float], float]:
+def _columns(survey: Measurer, compared: Compared, total: int, loss: Loss) -> tuple[list[float], float]:
     """Return the error of each column, and the margin of its noise."""
-    count = len(compared.domain.modelled)
-    noise = noise_for(root_above(count * survey.most**2), count * survey.most, loss)
+    count, most = len(compared.domain.modelled), survey.most_parts
+    noise = noise_for(root_above(count * most**2), count * most, loss)
 
     def look() -> NDArray[np.int64]:
         survey.count([(place,) for place in range(count)])
-        return np.array([compared.distance(survey, 0, (place,), rows) for place in range(count)], dtype=np.int64)
+        return np.array([compared.distance(survey, 0, (place,), total) for place in range(count)], dtype=np.int64)
 
-    size = 2 * rows * survey.whole
-    return [float(one) / size for one in survey.meter.release(look, noise)], float(noise.margin("0.95")) / size
+    size = 2 * total
+    return [int(one) / size for one in survey.meter.release(look, noise)], noise.margin("0.95") / size
 
 
 def _pairs(
-    survey: Measurer, compared: Compared, pairs: Sequence[tuple[int, ...]], rows: int, loss: Loss
+    survey: Measurer, compared: Compared, pairs: Sequence[tuple[int, ...]], total: int, loss: Loss
 ) -> tuple[float, float]:
     """Return the mean error of pairs, and the margin of its noise."""
-    most = len(pairs) * survey.most
+    most = len(pairs) * survey.most_parts
     noise = noise_for(most, most, loss)
 
-    def look() -> NDArray[np.int64]:
+    def look() -> NDArray[Any]:
         survey.count(pairs)
-        return np.array([sum(compared.distance(survey, 0, pair, rows) for pair in pairs)], dtype=np.int64)
+        return one_number(sum(compared.distance(survey, 0, pair, total) for pair in pairs))
 
-    size = 2 * rows * survey.whole * len(pairs)
-    return float(np.ravel(survey.meter.release(look, noise))[0]) / size, float(noise.margin("0.95")) / size
-
-
-def _share(value: float, margin: float, off: float) -> Interval:
-    """Return an error with its interval: two independent noises; clipped to the possible range only here at the end."""
-    both = math.hypot(margin, off)
-    return Interval(*(min(max(one, 0.0), 1.0) for one in (value, value - both, value + both)))
+    size = 2 * total * len(pairs)
+    return int(survey.meter.release(look, noise)[0]) / size, noise.margin("0.95") / size

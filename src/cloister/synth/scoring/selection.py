@@ -74,10 +74,11 @@ def choose(
 
     Privacy: the spend, for the dataset's unit, add/remove neighbours, in addition to the cost of the tables. Three
         tenths measure the number of rows. The score of a table is minus the sum over p pairs of columns of Σ|N - T|, T
-        its counts scaled to that number. If a unit is added or removed, whose rows count at most m together, N moves by
-        at most m in L1, so each score by at most p·m (triangle inequality), some up and others down: permute-and-flip
-        for an epsilon, the exponential mechanism for a rho, at that sensitivity. Keeping the best table by `score` or
-        `gate` is the same selection without its charge. Audited in tests/unit/test_synth_publishable.py.
+        its counts scaled to that number, all in whole parts of a row. If a unit is added or removed, whose rows count
+        at most m together, N moves by at most m in L1, so each score by at most p·m (triangle inequality), some up and
+        others down: permute-and-flip for an epsilon, the exponential mechanism for a rho, at that sensitivity. Keeping
+        the best table by `score` or `gate` is the same selection without its charge. Audited in
+        tests/unit/test_synth_publishable.py.
     """
     check_whole("most_pairs", most_pairs, most=MOST_PAIRS)
     if not isinstance(tables, list | tuple) or len(tables) < 2:
@@ -89,18 +90,18 @@ def choose(
     paid = pay(data, spend, "the choice", asked, random_state)
 
     def steps(survey: Measurer) -> tuple[int, float]:
-        n, rows = buy_rows(survey, paid.budget.part(_ROWS), len(pairs), "0.975")
-        # Both tables are compared with that number of rows: each error can be off by half of its relative error.
-        off = ((rows.high or 0.0) - rows.value) / n
+        n = buy_rows(survey, paid.budget.part(_ROWS), "0.975")
         kind: Any = PermuteAndFlip if paid.budget.pure else Exponential
-        mechanism = kind.for_loss(len(pairs) * survey.most, paid.budget.part(1 - _ROWS))
+        mechanism = kind.for_loss(len(pairs) * survey.most_parts, paid.budget.part(1 - _ROWS))
 
         def scores() -> list[int]:
             survey.count(pairs)
-            return [-sum(compared.distance(survey, i, pair, n) for pair in pairs) for i in range(len(tables))]
+            return [-sum(compared.distance(survey, i, pair, n.total) for pair in pairs) for i in range(len(tables))]
 
-        short = mechanism.margin("0.975", len(tables)) / (2 * n * survey.whole * len(pairs))
-        return int(survey.meter.release(scores, mechanism)), min(1.0, float(short) + off)
+        short = float(mechanism.margin("0.975", len(tables)) / (2 * n.total * len(pairs)))
+        # Both errors, of the selected table and of the best, are off by the number of rows and by what is rounded.
+        short += 2 * (n.off + compared.rounding(n.total))
+        return int(survey.meter.release(scores, mechanism)), min(1.0, short)
 
     (index, short_by), release = carry_out(paid, compared, steps)
     return TableChoice(index, tables[index], len(tables), short_by, release)

@@ -103,9 +103,9 @@ def _column(values: Any, column: Column) -> Any:
 
 
 def _whole(wanted: Any) -> Any:
-    """Rewrite a condition on whole numbers in whole numbers: a rule may have its bound between two of them."""
+    """Rewrite a condition on whole numbers in whole numbers: no row has a value between two of them."""
     if isinstance(wanted, Mapping):
-        return {word: min(max(math.ceil(end), _LEAST), _MOST) for word, end in wanted.items()}
+        return wanted
     listed = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
     return [
         one if one is None else int(one)

@@ -1,7 +1,9 @@
 """Distances of synthetic tables from private rows, as whole numbers of low sensitivity.
 
-For a marginal let N be the counts of the real rows and T those of the synthetic table, scaled to a public (or
-measured) total. The distance Σ|N - T| is a whole number, and T does not depend on the rows.
+For a marginal let N be the counts of the real rows and T those of the synthetic table, scaled to a measured total. All
+of them, and the total, are whole numbers of parts of a row (2^20 or more: `parts_of`), in which N is exact and T is
+rounded: a cell may expect far less than one row. The distance Σ|N - T| is a whole number of parts, and T does not
+depend on the rows.
 
 Sensitivity. Adding or removing one unit changes N by at most m in L1, where m is the total count of its rows. By the
 triangle inequality |Σ|N - T| - Σ|N' - T|| <= Σ|N - N'| <= m. So a distance moves by at most m, the sum of k distances
@@ -37,10 +39,21 @@ from cloister.synth.scoring.report.interval import Interval
 from cloister.synth.scoring.rows import source_of, view_of
 from cloister.synth.scoring.utility.marginal_error import choose_columns
 
-__all__ = ["MOST_PAIRS", "Compared", "Paid", "buy_rows", "carry_out", "compare_with", "pay", "some_pairs"]
+__all__ = [
+    "MOST_PAIRS",
+    "Compared",
+    "Paid",
+    "RowCount",
+    "buy_rows",
+    "carry_out",
+    "compare_with",
+    "one_number",
+    "pay",
+    "some_pairs",
+]
 
 T = TypeVar("T")
-_LARGEST = 2**61
+_LARGEST = 2**61  # parts of all rows: distances of a marginal then fit into 64 bits
 MOST_PAIRS = 100_000  # that a caller may request: each is counted
 Places = tuple[int, ...]
 
@@ -61,24 +74,55 @@ class Compared:
     cells: tuple[NDArray[np.int64], ...]
     private: bool = True
 
-    def distance(self, survey: Measurer, table: int, places: Places, rows: int) -> int:
+    def distance(self, survey: Measurer, table: int, places: Places, total: int) -> int:
         """Return Σ|N - T| of one marginal, in parts of a row. Reads rows: call it inside a step.
 
-        Privacy: moves by at most `survey.most` if one unit is added or removed.
+        Args:
+            survey: access to the rows.
+            table: index of the synthetic table.
+            places: the marginal's columns.
+            total: the rows that T is scaled to, in parts.
+
+        Privacy: moves by at most `survey.most_parts` if one unit is added or removed.
         """
         shape = [self.domain.shape[place] for place in places]
         joint = np.ravel_multi_index(tuple(self.cells[table][:, place] for place in places), shape)
         found, counts = np.unique(joint, return_counts=True)
-        whole = rows * survey.whole
-        wide: Any = np.int64 if 4 * len(joint) * whole < 2**63 else object
-        scaled = (2 * counts.astype(wide) * whole + len(joint)) // (2 * len(joint))  # rounded, in whole numbers
         [(_, exact)] = survey.counted([places])
         # Only cells that occur in either: large domains have too many to list.
         cells, where = np.unique(np.concatenate([exact.cells, found]), return_inverse=True)
         far = np.zeros(len(cells), dtype=np.int64)
-        np.add.at(far, where[: len(exact.cells)], exact.numbers)
-        np.subtract.at(far, where[len(exact.cells) :], scaled.astype(np.int64))
+        np.add.at(far, where[: len(exact.cells)], exact.numbers * (survey.parts // survey.whole))
+        np.subtract.at(far, where[len(exact.cells) :], _scaled(counts, len(joint), total))
         return int(np.abs(far).sum())
+
+    def rounding(self, total: int) -> float:
+        """Return the most that rounded expectations change an error (half L1) of any table: half a part in a cell."""
+        return max(map(len, self.cells)) / (4 * total)
+
+
+def _scaled(counts: NDArray[np.int64], rows: int, total: int) -> NDArray[np.int64]:
+    """Return counts of some rows scaled to a total, each rounded to the nearest whole number, in 64 bits."""
+    each, left = divmod(total, rows)
+    wide: Any = np.int64 if rows < 2**30 else object
+    part = (2 * counts.astype(wide) * left + rows) // (2 * rows)
+    return counts * each + part.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class RowCount:
+    """A noisy number of rows.
+
+    Attributes:
+        total: number that synthetic counts are scaled to, in parts of a row: positive, and capped so that distances
+            fit into 64 bits.
+        rows: the number as released, with its interval.
+        off: the most that this number changes an error (half L1), with the interval's confidence.
+    """
+
+    total: int
+    rows: Interval
+    off: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,20 +256,27 @@ def carry_out(paid: Paid, compared: Compared, steps: Callable[[Measurer], T]) ->
     )
 
 
-def buy_rows(survey: Measurer, loss: Any, marginals: int, sure: str = "0.95") -> tuple[int, Interval]:
+def one_number(exact: int) -> NDArray[Any]:
+    """Return an integer of any size as an array of one."""
+    return np.array([exact], dtype=np.int64 if abs(exact) < 2**62 else object)
+
+
+def buy_rows(survey: Measurer, loss: Any, sure: str = "0.95") -> RowCount:
     """Measure the number of rows: at least one, with its interval at that confidence.
 
-    Capped so that the distances of that many marginals add up in 64 bits: noise may be any number.
+    In parts of a row too, so that its noise is not rounded to whole rows: two noises that are combined in one interval
+    must not each leave out up to 5 %.
 
-    Privacy: the loss; a unit's rows count at most `most` together.
+    Privacy: the loss; a unit's rows count at most `most_parts` together.
     """
-    noise = noise_for(survey.most, survey.most, loss)
+    noise, parts = noise_for(survey.most_parts, survey.most_parts, loss), survey.parts
 
-    def look() -> NDArray[np.int64]:
+    def look() -> NDArray[Any]:
         [(_, counts)] = survey.counted([(0,)])
-        return np.array([counts.numbers.sum()], dtype=np.int64)
+        return one_number(int(counts.numbers.sum()) * (parts // survey.whole))
 
-    found = int(np.ravel(survey.meter.release(look, noise))[0]) / survey.whole
-    margin = float(noise.margin(sure)) / survey.whole
-    most = _LARGEST // (survey.whole * max(marginals, 1))
-    return min(max(1, round(found)), most), Interval(found, max(0.0, found - margin), found + margin)
+    found, margin = int(survey.meter.release(look, noise)[0]), int(noise.margin(sure))
+    total = min(max(parts, found), _LARGEST)
+    value, low, high = (one / parts for one in (found, max(0, found - margin), found + margin))
+    # Shares of n rows differ by at most d/2n from shares of n + d rows, whatever the columns.
+    return RowCount(total, Interval(value, low, high), (margin + abs(found - total)) / (2 * total))

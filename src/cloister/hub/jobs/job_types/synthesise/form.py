@@ -1,7 +1,7 @@
 """Form for a synthetic table, read against public facts; then the table: charged, made, scored."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +112,7 @@ def carry_out(
     if asked.rows is None:  # about the real number, from the released model; never more than can be stored
         most = min(MOST_ROWS, MOST_CELLS // len(made.domain.names))
         rows = max(1, min(most, round(made.made.model.total)))
-        made = replace(made, value=made.sample(rows))
+        made = made.redraw(rows)
     assert made.receipt is not None
     if not asked.share:
         return made, "", (made.receipt,)
