@@ -102,7 +102,7 @@ def power(
             # On a grid, so that every sum is an integer below 2^53: otherwise the rounding of one row's numbers could
             # depend on the other rows.
             seen = (cells @ np.rint(basis * 2.0**_BASIS_BITS)) / 2.0**_BASIS_BITS
-            weights = shorten(np.trunc(seen * (2.0**WEIGHT_BITS / CELLS)), 2**WEIGHT_BITS) / 2**WEIGHT_BITS
+            weights = shorten(on_grid(seen * (2.0**WEIGHT_BITS / CELLS), 2.0**22), 2**WEIGHT_BITS) / 2**WEIGHT_BITS
             return ExactRows(cells, 1.0, CELLS).weighted(weights)
 
         reach = CELLS * 2**WEIGHT_BITS
