@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.learn.base.cells import Categories, numbers_in
-from cloister.learn.base.inputs import InputTable, check_numbers, read_box, read_table
+from cloister.learn.base.inputs import InputTable, check_numbers, read_box, read_numbers, read_table, read_values
 from cloister.privacy.errors import BadBounds, BadSchema
 
 __all__ = ["BinnedFeature", "Columns", "columns_of", "read_axes", "read_columns"]
@@ -172,10 +172,7 @@ def _listed(given: Any, name: str, place: int) -> Any:
 
 
 def _categories(listed: Sequence[Any], name: str, exact: bool) -> tuple[Any, ...]:
-    try:
-        kept = () if isinstance(listed, str | bytes) else tuple(dict.fromkeys(listed))
-    except TypeError:  # not a list, or a list of lists
-        kept = ()
+    kept = tuple(dict.fromkeys(read_values(listed) or ()))
     if not 1 <= len(kept) < _MOST:
         raise BadSchema(f"{name} needs a list of 1 to {_MOST - 1} categories.")
     Categories(kept, name, exact=exact)
@@ -183,11 +180,8 @@ def _categories(listed: Sequence[Any], name: str, exact: bool) -> tuple[Any, ...
 
 
 def _cuts(given: Any, name: str) -> NDArray[np.float64]:
-    try:
-        cuts = np.asarray(given, dtype=np.float64)
-    except (OverflowError, TypeError, ValueError):
-        cuts = np.zeros((0, 0))
-    if cuts.ndim != 1 or not 1 <= len(cuts) < _MOST or not np.isfinite(cuts).all() or not (np.diff(cuts) > 0).all():
+    cuts = read_numbers(given)
+    if cuts is None or not 1 <= len(cuts) < _MOST or not np.isfinite(cuts).all() or not (np.diff(cuts) > 0).all():
         raise BadBounds(f"the bins of {name} are a number of cells, or cuts in rising order (at most {_MOST - 1}).")
     return cuts
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from cloister.privacy.errors import BadInput
 
-__all__ = ["as_array", "is_frame", "is_table", "read_column", "read_rows"]
+__all__ = ["as_array", "column_values", "is_frame", "is_table", "read_column", "read_rows"]
 
 _SHAPE = (
     "Expected 2D array, got another shape. Reshape your data either using array.reshape(-1, 1) or "
@@ -69,6 +69,14 @@ def read_column(y: Any) -> NDArray[Any]:
     if len(columns) != 1 or columns[0].shape[1:] not in ((), (1,)) or not columns[0].ndim:
         raise BadInput("y is one column: an array of one dimension, or a table of one column.")
     return columns[0].reshape(-1)
+
+
+def column_values(column: Any) -> list[Any] | None:
+    """Return the cells of a column of pandas, polars or pyarrow as Python values; None for anything else."""
+    if not _of_library(column):
+        return None
+    read = next(one for one in ("to_pylist", "to_list", "tolist") if hasattr(column, one))
+    return list(getattr(column, read)())
 
 
 def is_table(y: Any) -> bool:

@@ -11,14 +11,16 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import lru_cache
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cloister.learn.base.cells import Categories, numbers_in
-from cloister.learn.base.containers import is_table, read_column, read_rows
+from cloister.learn.base.containers import column_values, is_table, read_column, read_rows
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema, TextbookOnly
 
 __all__ = [
@@ -41,7 +43,10 @@ __all__ = [
     "read_classes",
     "read_goal",
     "read_labels",
+    "read_list",
+    "read_numbers",
     "read_table",
+    "read_values",
     "wants_bounds",
 ]
 
@@ -120,8 +125,12 @@ def check_parameters(told: Mapping[str, Any]) -> None:
             check_fill(value)
         elif name == "data_norm" and value is not None:
             check_norm(value)
-        elif name == "classes" and value is not None and not _labels(value):
+        elif name == "classes" and value is not None and read_values(value) is None:
             raise BadSchema("classes is a list of numbers, or of words.")
+        elif name in ("bounds", "target_bounds") and not _may_be_bounds(value):
+            raise BadBounds(
+                f"{name} are a list, tuple or array of two: {name}=(0, 1). A {type(value).__name__} is none."
+            )
         elif name in _WHOLE and not (value is None and name in _OPTIONAL):
             most = _WHOLE[name]
             if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
@@ -158,20 +167,9 @@ def check_asked(told: Mapping[str, Any]) -> None:
     features = told.get("features")
     if features is None:
         return
-    # A generator can be read only once, and some methods read the names again after the charge.
-    listed = (
-        isinstance(features, Iterable) and not isinstance(features, str | bytes) and not hasattr(features, "__next__")
-    )
-    if not listed or not all(isinstance(one, str) for one in features):
+    # The order of the features is that of the list: a set has none, and an iterator can be read only once.
+    if not isinstance(features, list | tuple) or not all(isinstance(one, str) for one in features):
         raise BadInput("features is a list of names: features=['age', 'stay_days'].")
-
-
-def _labels(classes: Any) -> bool:
-    """Return True if it is a list of single values."""
-    try:
-        return not isinstance(classes, str | bytes) and len({*classes}) >= 0
-    except TypeError:  # not a list, or a list of lists
-        return False
 
 
 _WHOLE = {
@@ -201,32 +199,102 @@ def _plain(value: Any) -> int | float:
     return value if isinstance(value, int) and not isinstance(value, bool) else math.nan
 
 
+# Public lists and pairs. Their types are those that can be read again, in one order, with one meaning. An iterator can
+# be read only once, a set has the order of its hashes, and reading a dict, a text or a frame gives its keys, characters
+# or names.
+
+
+def read_list(given: Any) -> list[Any] | None:
+    """Return a public list as a list; None for anything else.
+
+    Args:
+        given: a list, tuple, range, array of one dimension, or column of pandas, polars or pyarrow.
+    """
+    if isinstance(given, list | tuple | range):
+        return list(given)
+    if isinstance(given, np.ndarray):
+        return given.tolist() if given.ndim == 1 and not isinstance(given, np.ma.MaskedArray) else None
+    return column_values(given)
+
+
+def read_values(given: Any) -> list[Any] | None:
+    """Return a public list of single values (classes, categories) as a list; None for anything else."""
+    listed = read_list(given)
+    try:
+        single = listed is not None and not any(isinstance(one, Iterable) for one in {*listed} if not _is_text(one))
+    except TypeError:  # a value that cannot be hashed
+        return None
+    return listed if single else None
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str | bytes)
+
+
+def read_numbers(given: Any) -> Floats | None:
+    """Return a public list of numbers as an array; None for anything else, and for a list with anything else in it."""
+    listed = read_list(given)
+    found = [] if listed is None else [_real(one) for one in listed]
+    return None if listed is None or None in found else np.array(found, dtype=np.float64)
+
+
+def _real(value: Any) -> float | None:
+    """Return a real number of any type as a float; None for anything else, truths and words too."""
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+        return None
+    try:
+        return float(value)
+    except (OverflowError, ValueError):
+        return None
+
+
+def _may_be_bounds(given: Any) -> bool:
+    """Return True if the type is one that bounds can have in some estimator; `read_box` reads what is in it."""
+    return given is None or wants_bounds(given) or isinstance(given, list | tuple | np.ndarray | Mapping)
+
+
 def wants_bounds(bounds: Any) -> bool:
     """Return True if bounds are to be found: bounds="find"."""
     return isinstance(bounds, str) and bounds == "find"
 
 
 def read_box(bounds: Any, features: int) -> Box:
-    """Read bounds: (low, high) for all features, or (lows, highs) with one number for each feature."""
+    """Read bounds: (low, high) for all features, or (lows, highs) with one number for each feature.
+
+    Args:
+        bounds: a list, tuple or array of two. Each of them is a number, or a list of them as in `read_list`.
+        features: the number of features.
+    """
     if bounds is None:
         raise BadBounds(
             "bounds are public and must be given: bounds=(0, 1) for all features, or bounds=(lows, highs). "
             "Deriving them from the data would leak; bounds='find' pays for finding them."
         )
-    try:
-        low, high = bounds
-        ends = [np.asarray(end, dtype=np.float64) for end in (low, high)]
-        if any(end.ndim and end.shape != (features,) for end in ends):  # a list of another length is not broadcast
-            raise ValueError
-        lows, highs = (np.broadcast_to(end, (features,)).copy() for end in ends)
-    except (OverflowError, TypeError, ValueError):
-        raise BadBounds(_form_of_bounds(features)) from None
-    if any(end.ndim for end in ends) and not (lows < highs).all():
+    pair = isinstance(bounds, list | tuple | np.ndarray) and not isinstance(bounds, np.ma.MaskedArray)
+    ends = [_end(one, features) for one in bounds] if pair and _length(bounds) == 2 else []
+    if len(ends) != 2 or ends[0] is None or ends[1] is None:
+        dicts = " A dict is for trees, boosting and MixedNB." if isinstance(bounds, Mapping) else ""
+        raise BadBounds(_form_of_bounds(features) + dicts)
+    lows, highs = ends[0], ends[1]
+    if any(_real(one) is None for one in bounds) and not (lows < highs).all():
         raise BadBounds(
             f"every lower bound must be below its upper bound, and both finite. {_form_of_bounds(features)}"
         )
     check_ends(lows, highs)
     return Box(lows, highs)
+
+
+def _length(bounds: Any) -> int:
+    return 0 if isinstance(bounds, np.ndarray) and not bounds.ndim else len(bounds)
+
+
+def _end(given: Any, features: int) -> Floats | None:
+    """Return one end of the bounds for each feature; None if it is neither a number nor as many numbers."""
+    one = _real(given[()] if isinstance(given, np.ndarray) and not given.ndim else given)
+    if one is not None:
+        return np.full(features, one)
+    listed = read_numbers(given)
+    return listed if listed is not None and len(listed) == features else None  # another length is not broadcast
 
 
 def _form_of_bounds(features: int) -> str:
@@ -336,6 +404,8 @@ def read_classes(classes: Any) -> NDArray[Any]:
         raise BadSchema(
             "the classes are public and must be given: classes=[0, 1]. Reading them off y would tell which occur."
         )
+    if read_values(classes) is None:
+        raise BadSchema("classes is a list of numbers, or of words.")
     try:
         listed = np.unique(np.asarray(classes))
     except (TypeError, ValueError):

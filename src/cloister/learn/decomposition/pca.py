@@ -202,24 +202,23 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             return self._fit_engine(X, features, table)
         source = read_input(X, features=features, table=table, fill=self.fill, find=find, numbers=True)
         count = self._count(source.width)
-        public = source.box(None) if source.dataset and not find else None
-        if not find:
-            self._frame(source.width, public)
+        schema = source.box(None) if source.dataset and not find else None
+        public = None if find else self._frame(source.width, schema)
         self._keep(self._train_rows(self._steps(source, count, public), source), count)
         keep_input(self, source)
         return self
 
     def _steps(
-        self, source: InputRows, count: int, public: Box | None
+        self, source: InputRows, count: int, public: Frame | None
     ) -> Callable[[PrivacyFilter, BudgetShare], Components]:
         look, features = complete_rows(source.numbers), source.width
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> Components:
-            box = public
-            if wants_bounds(self.bounds):
-                box = find_box(meter, look, features, budget.part(_FINDING))
+            frame = public
+            if frame is None:
+                frame = self._frame(features, find_box(meter, look, features, budget.part(_FINDING)))
                 budget = BudgetShare(budget.part(1 - _FINDING))
-            return self._learn(meter, budget, look, self._frame(features, box), count)
+            return self._learn(meter, budget, look, frame, count)
 
         return steps
 

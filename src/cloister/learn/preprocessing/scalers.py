@@ -22,6 +22,7 @@ from cloister.learn.base.inputs import (
     is_dataset,
     keep_features,
     read_answers,
+    read_box,
     read_table,
     wants_bounds,
 )
@@ -74,11 +75,10 @@ class MinMaxScaler(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         """
         check_asked({"features": features, "table": table})
         try:
-            low, high = map(float, self.feature_range)
-        except (OverflowError, TypeError, ValueError):
+            ends = read_box(self.feature_range, 1)
+        except BadBounds:
             raise BadBounds("feature_range is (low, high).") from None
-        if not low < high:
-            raise BadBounds("feature_range is (low, high).")
+        low, high = float(ends.low[0]), float(ends.high[0])
         source = read_input(X, features=features, table=table, fill=0.0, numbers=True)
         box = source.box(self.bounds)
         keep_input(self, source)
