@@ -475,7 +475,8 @@ def read_once() -> list[Any]:
     pairs = [(0, 100), (0, 60), (0, 60)]
     return [
         iter(["age"]), iter(["age", "cost"]), (one for one in ["age"]), iter((0, 1)), iter([0, 1]),
-        zip(*pairs, strict=True), map(float, (0, 1)), (iter([0] * 3), iter([1] * 3)), {0: iter((0, 1))}, {one: iter((0, 1)) for one in range(3)},
+        zip(*pairs, strict=True), map(float, (0, 1)), (iter([0] * 3), iter([1] * 3)), {0: iter((0, 1))},
+        {one: iter((0, 1)) for one in range(3)},
         [iter([0, 1])] * 3,
     ]  # fmt: skip
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cloister.learn.base.bins import BinnedFeature, Columns, columns_of, read_axes, read_columns
 from cloister.learn.base.cells import numbers_in
+from cloister.learn.base.containers import frame_names
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.inputs import (
     codes,
@@ -128,9 +129,7 @@ class BinnedEstimator(PrivateEstimator):
         if isinstance(data, FetchedCells):
             keep_features(self, len(data.axes), data.columns.names, dataset=True)
         else:
-            from sklearn.utils.validation import _get_feature_names
-
-            keep_features(self, len(data.axes), _get_feature_names(rows))
+            keep_features(self, len(data.axes), frame_names(rows))
         self._axes = data.axes
 
     def _cells(self, rows: Any) -> Integers:

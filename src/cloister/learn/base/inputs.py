@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.learn.base.cells import Categories, numbers_in
-from cloister.learn.base.containers import column_values, is_table, read_column, read_rows
+from cloister.learn.base.containers import column_values, frame_names, is_table, read_column, read_rows
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema, TextbookOnly
 
 __all__ = [
@@ -313,12 +313,12 @@ class InputTable:
 
     Attributes:
         columns: one array per column.
-        names: names of a frame's columns; None for an array.
+        names: names of a frame's columns, text or whole numbers; None for an array (see `frame_names`).
         fill: replaces a missing number; None to leave its row out.
     """
 
     columns: tuple[NDArray[Any], ...]
-    names: tuple[str, ...] | None
+    names: tuple[str | int, ...] | None
     fill: float | None = None
     _whole: NDArray[Any] | None = field(default=None, repr=False)
 
@@ -356,18 +356,16 @@ def read_table(rows: Any, fill: float | None = None, *, numbers: bool = True) ->
         fill: replaces a missing number.
         numbers: True if all columns must have a type that can hold numbers.
     """
-    from sklearn.utils.validation import _get_feature_names
-
     fill = check_fill(fill)
     columns, whole = read_rows(rows)
-    names = None if whole is not None else _get_feature_names(rows)  # None unless all of them are text
+    names = frame_names(rows)
     if not columns:
         raise BadInput("Found array with 0 feature(s) while a minimum of 1 is required.")
     if any(column.dtype.kind == "c" for column in columns):
         raise BadInput("Complex data not supported: give real and imaginary parts as columns of their own.")
     if numbers:
         check_numbers(columns)
-    return InputTable(tuple(columns), None if names is None else tuple(map(str, names)), fill, whole)
+    return InputTable(tuple(columns), names, fill, whole)
 
 
 def check_numbers(columns: Iterable[NDArray[Any]]) -> None:
@@ -455,7 +453,7 @@ def _read_column(y: Any, what: str, length: int) -> NDArray[Any]:
 # Fitted attributes about the input
 
 
-def keep_features(estimator: Any, width: int, names: Sequence[str] | None, *, dataset: bool = False) -> None:
+def keep_features(estimator: Any, width: int, names: Sequence[str | int] | None, *, dataset: bool = False) -> None:
     """Store the number of features, and their names if they have any, as scikit-learn does."""
     estimator.n_features_in_, estimator._of_dataset = width, dataset
     if names is not None:
@@ -466,22 +464,46 @@ def keep_features(estimator: Any, width: int, names: Sequence[str] | None, *, da
 
 def read_answers(estimator: Any, rows: Any, fill: float | None = None, *, numbers: bool = True) -> InputTable:
     """Read rows to predict; refuse those without the features that the estimator was fitted on."""
-    from sklearn.utils.validation import _check_feature_names, check_is_fitted
+    from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(estimator, "n_features_in_")
     table = read_table(rows, fill, numbers=numbers)
     # Rows for a model from a dataset come from `prepare`, as an array in the right order.
     if not (table.names is None and getattr(estimator, "_of_dataset", False)):
-        try:
-            _check_feature_names(estimator, rows, reset=False)
-        except ValueError as error:
-            raise BadInput(f"{str(error).rstrip()}{_prepare_first(estimator)}") from None
+        _check_names(estimator, table.names)
     if table.width != estimator.n_features_in_:
         raise BadInput(
             f"X has {table.width} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} "
             f"features as input.{_prepare_first(estimator)}"
         )
     return table
+
+
+def _check_names(estimator: Any, given: tuple[str | int, ...] | None) -> None:
+    """Refuse names other than those of the fit, or in another order; warn where only one side has names.
+
+    As scikit-learn does, in its words, but for every kind of frame and for names that are whole numbers. A model
+    without names takes columns by their place, so numbers that are no places are refused.
+    """
+    kind, known = type(estimator).__name__, getattr(estimator, "feature_names_in_", None)
+    if known is None and given is not None:
+        if not isinstance(given[0], str):
+            raise BadInput(f"X has numbered columns in another order, but {kind} was fitted without feature names.")
+        warnings.warn(f"X has feature names, but {kind} was fitted without feature names", stacklevel=4)
+    elif known is not None and given is None:
+        warnings.warn(f"X does not have valid feature names, but {kind} was fitted with feature names", stacklevel=4)
+    elif known is not None and given is not None and list(known) != list(given):
+        lines = ["The feature names should match those that were passed during fit."]
+        lines += _some_names("Feature names unseen at fit time:", set(given) - set(known))
+        lines += _some_names("Feature names seen at fit time, yet now missing:", set(known) - set(given))
+        if len(lines) == 1:
+            lines.append("Feature names must be in the same order as they were in fit.")
+        raise BadInput("\n".join(lines) + _prepare_first(estimator))
+
+
+def _some_names(title: str, names: set[Any]) -> list[str]:
+    listed = sorted(map(str, names))
+    return [title, *(f"- {one}" for one in listed[:5]), *(["- ..."] if len(listed) > 5 else [])] if listed else []
 
 
 def _prepare_first(estimator: Any) -> str:

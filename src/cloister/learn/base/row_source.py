@@ -72,7 +72,7 @@ class ArrayRows:
     classes: NDArray[Any] | None = None
 
     @property
-    def names(self) -> Sequence[str] | None:
+    def names(self) -> Sequence[str | int] | None:
         """Return the names of a frame's columns; None for an array."""
         return self.table.names
 

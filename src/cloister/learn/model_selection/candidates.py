@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister import learn
-from cloister.learn.base.containers import as_array, is_frame, read_column
+from cloister.learn.base.containers import as_array, as_table, is_frame, read_column
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.payer import DryRun, Payer
 from cloister.privacy.budget_split import BudgetShare, budget_share
@@ -245,7 +245,7 @@ def read_candidates(models: Any, grid: Mapping[str, Sequence[Any]] | None) -> tu
 
 def read_pair(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:  # noqa: N803
     """Return rows as an array or frame, and their labels as a one-dimensional array."""
-    rows, labels = X if is_frame(X) else as_array(X), read_column(y)
+    rows, labels = as_table(X) if is_frame(X) else as_array(X), read_column(y)
     if len(labels) != len(rows):
         raise BadInput("y is one column, as long as X.")
     return rows, labels
