@@ -21,7 +21,7 @@ from cloister.learn.base.inputs import (
     read_labels,
 )
 from cloister.learn.base.integer_rows import Integers
-from cloister.learn.base.private_data import ends_of
+from cloister.learn.base.private_data import columns_as_parts, ends_of
 from cloister.learn.base.row_source import FetchedTable, fetch
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.filter import PrivacyFilter
@@ -127,7 +127,9 @@ class BinnedEstimator(PrivateEstimator):
 
     def _keep_names(self, rows: Any, data: BinnedRows) -> None:
         if isinstance(data, FetchedCells):
-            keep_features(self, len(data.axes), data.columns.names, dataset=True)
+            assert data.source is not None
+            facts = columns_as_parts(data.source.relation.columns, data.source.features)
+            keep_features(self, len(data.axes), data.columns.names, facts)
         else:
             keep_features(self, len(data.axes), frame_names(rows))
         self._axes = data.axes

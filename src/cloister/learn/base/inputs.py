@@ -453,9 +453,16 @@ def _read_column(y: Any, what: str, length: int) -> NDArray[Any]:
 # Fitted attributes about the input
 
 
-def keep_features(estimator: Any, width: int, names: Sequence[str | int] | None, *, dataset: bool = False) -> None:
-    """Store the number of features, and their names if they have any, as scikit-learn does."""
-    estimator.n_features_in_, estimator._of_dataset = width, dataset
+def keep_features(estimator: Any, width: int, names: Sequence[str | int] | None, parts: Any = None) -> None:
+    """Store the number of features, and their names if they have any, as scikit-learn does.
+
+    Args:
+        estimator: the one that was fitted.
+        width, names: the number and the names of its features.
+        parts: for a dataset: column, value (None for the column itself) and type of each feature, for `learn.prepare`.
+    """
+    estimator.n_features_in_, estimator._of_dataset = width, parts is not None
+    estimator._features = None if parts is None else list(parts)
     if names is not None:
         estimator.feature_names_in_ = np.array(list(names), dtype=object)
     elif hasattr(estimator, "feature_names_in_"):  # from an earlier fit

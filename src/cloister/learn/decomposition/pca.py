@@ -268,7 +268,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             return main_directions(back @ scatter @ back, noise, rows, mean, least, count)
 
         self._keep(self._train(steps, data), count)
-        keep_features(self, len(design.names), design.names, dataset=True)
+        keep_features(self, len(design.names), design.names, design.parts)
         return self
 
     def _frame(self, features: int, box: Box | None) -> Frame:

@@ -168,7 +168,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             return self._learn(meter, budget, design.matrix, design.reach, design.unit, scaled, (low, high))
 
         self._keep(self._train(steps, data), design.box)
-        keep_features(self, len(design.names), design.names, dataset=True)
+        keep_features(self, len(design.names), design.names, design.parts)
         return self
 
     def _learn(

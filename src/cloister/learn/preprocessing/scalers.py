@@ -27,7 +27,7 @@ from cloister.learn.base.inputs import (
     wants_bounds,
 )
 from cloister.learn.base.integer_rows import on_grid
-from cloister.learn.base.private_data import read_relation, values_of
+from cloister.learn.base.private_data import columns_as_parts, read_relation, values_of
 from cloister.learn.base.row_source import keep_input, read_input
 from cloister.learn.naive_bayes.count_features import read_features
 from cloister.privacy.budget_split import BudgetShare, noise_for
@@ -243,7 +243,7 @@ class OneHotEncoder(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[mis
             if not columns:
                 raise BadInput("say which columns to encode: fit(ds, features=['ward']).")
             listed: Any = {name: values_of(column) for name, column in columns.items()}
-            keep_features(self, len(listed), list(listed), dataset=True)
+            keep_features(self, len(listed), list(listed), columns_as_parts(columns, list(listed)))
             return self._take(list(listed), listed)
         if self.categories is None:
             raise BadSchema(
