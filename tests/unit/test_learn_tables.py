@@ -464,9 +464,8 @@ HOSTILE: list[Any] = [
     (0, 10**400), ([0], [1, 1]), {"nobody": 3}, {0: []}, {0: 3}, {0: [0, 10**400]}, {0: math.nan}, {9: [1, 2]},
     {None: None}, np.float64("nan"), np.int64(3), np.zeros((2, 2)), cl.epsilon("1e-300"), cl.rho("1e-39"),
     cl.epsilon("1e-39"), cl.rho(10**4), cl.epsilon(1, delta="1e-300"), pa.table({"a": [1]}), range(0),
-    "09", ("0", "9"), (False, True), {0, 1}, frozenset({0, 1}), {0: 1, 1: 2}, {0: 1, 1: 2}.keys(), deque((0, 1)),
-    {0: (0, 1), 1: (0, 1), 2: (0, 1)}, [(0, 1), (2, 3)], {"age": 1, "cost": 2}, {"age", "cost"}, {0: {0, 1}}, {0: "01"},
-    pd.DataFrame({0: [1], 1: [2]}), np.ma.array([0, 1], mask=[0, 1]), pa.table({"a": [1], "b": [2]}),
+    "09", ("0", "9"), (False, True), {0, 1}, {0: 1, 1: 2}, {0: (0, 1), 1: (0, 1), 2: (0, 1)}, {"age", "cost"},
+    {0: {0, 1}}, pd.DataFrame({0: [1], 1: [2]}),
 ]  # fmt: skip
 
 
@@ -474,9 +473,7 @@ def read_once() -> list[Any]:
     """What a first reading uses up, made anew: a reading before the charge leaves nothing for one after it."""
     pairs = [(0, 100), (0, 60), (0, 60)]
     return [
-        iter(["age"]), iter(["age", "cost"]), (one for one in ["age"]), iter((0, 1)), iter([0, 1]),
-        zip(*pairs, strict=True), map(float, (0, 1)), (iter([0] * 3), iter([1] * 3)), {0: iter((0, 1))},
-        {one: iter((0, 1)) for one in range(3)},
+        iter(["age"]), iter((0, 1)), zip(*pairs, strict=True), (iter([0] * 3), iter([1] * 3)), {0: iter((0, 1))},
         [iter([0, 1])] * 3,
     ]  # fmt: skip
 
