@@ -129,7 +129,7 @@ def check_parameters(told: Mapping[str, Any]) -> None:
             raise BadSchema("classes is a list of numbers, or of words.")
         elif name in ("bounds", "target_bounds") and not _may_be_bounds(value):
             raise BadBounds(
-                f"{name} are a list, tuple or array of two: {name}=(0, 1). A {type(value).__name__} is none."
+                f"{name} are a list, tuple or array of two, not a {type(value).__name__:.60}: {name}=(0, 1)."
             )
         elif name in _WHOLE and not (value is None and name in _OPTIONAL):
             most = _WHOLE[name]
