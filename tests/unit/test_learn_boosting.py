@@ -11,9 +11,11 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from cloister.learn.trees import boosting_regressor
 from cloister.learn.trees.boosting import GradientBoostingClassifier
 from cloister.learn.trees.boosting_regressor import GradientBoostingRegressor
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
+from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss, epsilon, rho
 
@@ -189,6 +191,36 @@ def test_hardly_any_rows_are_no_reason_to_fail(tmp_path: Path, kind, rows: int) 
     for spend in (SPEND, epsilon(1)):
         found = model(kind, tmp_path, spend).fit(x[:rows], y[:rows])
         assert np.isfinite(np.asarray(found.predict(x), dtype=float)).all()
+
+
+@each_kind
+@pytest.mark.parametrize("rows", [0, 1])
+@pytest.mark.parametrize("spend", [rho(10**5), epsilon(10**5)], ids=str)
+def test_a_spend_without_noise_fits_no_rows_like_any_others(tmp_path: Path, kind, spend: Loss, rows: int) -> None:
+    x, y = data(kind, 100)
+    found = model(kind, tmp_path, spend, rounds=3).fit(x[:rows], y[:rows])
+    said = found.predict(x) if kind is GradientBoostingRegressor else found.predict_proba(x)
+    assert np.isfinite(said).all()
+    assert np.isfinite(found.feature_importances_).all()
+
+
+def test_a_residual_is_bounded_whatever_was_computed_for_its_row(tmp_path: Path, monkeypatch) -> None:
+    """A residual that is no number adds nothing; an infinite one adds no more than the clipping norm."""
+    for odd in (np.nan, np.inf, -np.inf):
+        seen: list[tuple[float, float]] = []
+
+        def release(self, look, mechanism, seen=seen):
+            found = np.asarray(look(), dtype=float)
+            seen.append((np.abs(found).max(), float(mechanism.sensitivity)))
+            self._answers.append("")
+            return np.zeros(found.shape, dtype=object)
+
+        monkeypatch.setattr(PrivacyFilter, "release", release)
+        monkeypatch.setattr(boosting_regressor._Target, "scaled", lambda self, given, odd=odd: np.full(len(given), odd))
+        x, y = numbers(1)
+        model(GradientBoostingRegressor, tmp_path, rho(1), rounds=2).fit(x, y)
+        assert len(seen) == 4
+        assert all(moved <= most for moved, most in seen)
 
 
 def test_one_class_constant_columns_and_more_features_than_rows(tmp_path: Path) -> None:

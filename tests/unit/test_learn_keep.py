@@ -211,7 +211,14 @@ def test_what_was_put_beside_a_model_is_not_kept(model, book, tmp_path):
 
 
 def test_every_attribute_that_a_fit_sets_is_known():
-    found = {"_metadata_request", "_of_dataset", "_sklearn_output_config", "feature_names_in_", "n_features_in_"}
+    found = {
+        "_features",
+        "_metadata_request",
+        "_of_dataset",
+        "_sklearn_output_config",
+        "feature_names_in_",
+        "n_features_in_",
+    }
     for name, home in persistence._ESTIMATORS.items():
         kind = getattr(import_module(home), name)
         for base in kind.__mro__ if hasattr(kind, "fit") else ():

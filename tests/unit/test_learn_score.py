@@ -168,7 +168,7 @@ def test_a_table_is_never_read_as_a_column():
                 read(np.zeros(shape))
 
 
-def test_answers_of_another_shape_are_refused_before_the_charge(tmp_path):
+def test_answers_of_another_shape_are_refused_before_the_charge(tmp_path, monkeypatch):
     class Tall(learn.LinearRegression):
         def predict(self, rows):
             return super().predict(rows).reshape(-1, 1)
@@ -181,6 +181,9 @@ def test_answers_of_another_shape_are_refused_before_the_charge(tmp_path):
         def predict(self, rows):
             return np.zeros(len(rows) + 1)
 
+    for kind in (Tall, Wide, More):  # as if they were estimators of cloister.learn
+        monkeypatch.setattr(learn, kind.__name__, kind, raising=False)
+        monkeypatch.setitem(learn._HOMES, kind.__name__, "")
     rows, labels = made(60)
     told = {"cv": 2, "ledger": tmp_path / "told", "random_state": 0}
     public = {"bounds": (0, 1), "target_bounds": (0, 1)}

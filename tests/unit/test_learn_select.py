@@ -65,6 +65,13 @@ class Constant(learn.LogisticRegression):
         return np.full(len(rows), self.says)
 
 
+@pytest.fixture(autouse=True)
+def _the_door_knows_constant(monkeypatch):
+    """A class of a test stands in for an estimator of cloister.learn: all others are refused."""
+    monkeypatch.setattr(learn, "Constant", Constant, raising=False)
+    monkeypatch.setitem(learn._HOMES, "Constant", "")
+
+
 class Own(Pipeline):
     """A pipeline that could do anything."""
 
@@ -218,6 +225,39 @@ def test_what_cannot_be_chosen_from_is_refused(tmp_path, models, more, error):
 
 
 # Parts of pipelines.
+
+
+def subclasses():
+    """A class of one's own below every estimator, with a `fit` that sees the rows; also one of the same name."""
+    for name in learn.__all__:
+        kind = getattr(learn, name)
+        if isinstance(kind, type):
+            for called in ("Peek", name):
+                body = {"__init__": kind.__init__, "__module__": kind.__module__}
+                body["fit"] = lambda self, X, y=None: setattr(self, "largest_", X.max()) or self  # noqa: N803
+                yield type(called, (kind,), body)
+
+
+@pytest.mark.parametrize("kind", list(subclasses()), ids=lambda kind: f"{kind.__name__} of {kind.__base__.__name__}")
+def test_a_subclass_of_an_estimator_is_refused_before_the_charge(kind, tmp_path):
+    """It could keep rows beside the private steps, or read them in a transformation that pays nothing."""
+    rows, labels = made(50)
+    own = [kind(), make_pipeline(kind(), learn.LinearSVC(**PUBLIC)), beside(remainder=kind())]
+    for model in own:
+        with pytest.raises(NotPrivate):
+            settled(model)
+        with pytest.raises(NotPrivate):
+            learn.select([model] * 2, rows, labels, spend=SPEND, ledger=tmp_path / "unused")
+        with pytest.raises(NotPrivate):
+            learn.cross_val_score(model, rows, labels, ledger=tmp_path / "unused")
+    assert not (tmp_path / "unused").exists()
+
+
+def test_a_transformer_that_learns_is_refused_behind_the_reader_of_single_rows():
+    with pytest.raises(NotPrivate):
+        settled(make_pipeline(EachRow(StandardScaler()), learn.LinearSVC(**PUBLIC)))
+    once = settled(make_pipeline(Normalizer(), learn.LinearSVC(**PUBLIC)))
+    assert type(settled(once)[0]) is EachRow
 
 
 def every_transformer():
@@ -399,16 +439,17 @@ def test_a_fit_cannot_go_beyond_its_share(tmp_path):
     assert outer.spent == cl.rho("0.1")
 
 
-def test_a_failing_step_says_nothing_about_rows(tmp_path):
-    class Broken(Constant):
+def test_a_failing_step_says_nothing_about_rows(tmp_path, monkeypatch):
+    class Constant(learn.Constant):  # the name of a class that the door knows
         def predict(self, rows):
             if len(rows):
                 raise ValueError(f"secret {rows[0, 0]}")
             return super().predict(rows)
 
+    monkeypatch.setattr(learn, "Constant", Constant)
     rows, labels = made(50)
     with pytest.raises(LookFailed) as failed:
-        learn.select([Broken(**PUBLIC)] * 2, rows, labels, spend=SPEND, ledger=tmp_path)
+        learn.select([Constant(**PUBLIC)] * 2, rows, labels, spend=SPEND, ledger=tmp_path)
     assert "secret" not in str(failed.value)
 
 

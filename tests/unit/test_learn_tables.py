@@ -2,12 +2,16 @@
 
 import inspect
 import math
+from collections import deque
+from copy import copy
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -19,7 +23,7 @@ from cloister.learn.base.private_data import read_relation, scaled_cell
 from cloister.learn.base.row_source import FetchedTable, fetch
 from cloister.learn.linear_model.engine_moments import class_design
 from cloister.privacy.budget_split import BudgetShare
-from cloister.privacy.errors import BadInput, BadSchema, CloisterError, LookFailed, TextbookOnly
+from cloister.privacy.errors import BadBounds, BadInput, BadSchema, CloisterError, LookFailed, TextbookOnly
 from cloister.privacy.noise import SeededSource
 
 N = 1200
@@ -460,7 +464,18 @@ HOSTILE: list[Any] = [
     (0, 10**400), ([0], [1, 1]), {"nobody": 3}, {0: []}, {0: 3}, {0: [0, 10**400]}, {0: math.nan}, {9: [1, 2]},
     {None: None}, np.float64("nan"), np.int64(3), np.zeros((2, 2)), cl.epsilon("1e-300"), cl.rho("1e-39"),
     cl.epsilon("1e-39"), cl.rho(10**4), cl.epsilon(1, delta="1e-300"), pa.table({"a": [1]}), range(0),
+    "09", ("0", "9"), (False, True), {0, 1}, {0: 1, 1: 2}, {0: (0, 1), 1: (0, 1), 2: (0, 1)}, {"age", "cost"},
+    {0: {0, 1}}, pd.DataFrame({0: [1], 1: [2]}),
 ]  # fmt: skip
+
+
+def read_once() -> list[Any]:
+    """What a first reading uses up, made anew: a reading before the charge leaves nothing for one after it."""
+    pairs = [(0, 100), (0, 60), (0, 60)]
+    return [
+        iter(["age"]), iter((0, 1)), zip(*pairs, strict=True), (iter([0] * 3), iter([1] * 3)), {0: iter((0, 1))},
+        [iter([0, 1])] * 3,
+    ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -511,7 +526,7 @@ def test_a_hostile_value_works_or_is_refused_before_the_charge(
             for one in [*known, *(one for one in inspect.signature(kind.fit).parameters if one != "self")]:
                 if one in ("random_state", "ledger") or (one == "account" and place):
                     continue
-                for value in (*HOSTILE, iter(["age"])):
+                for value in (*HOSTILE, *read_once()):
                     made = own | ({one: value} if one in known else {})
                     given = told | ({} if one in known else {one: value})
                     before, refused = (ds.account.spent, account.spent), None
@@ -522,6 +537,76 @@ def test_a_hostile_value_works_or_is_refused_before_the_charge(
                     words = f"{name}({one}={value!r:.60}): {getattr(refused, 'owner_detail', refused)}"
                     assert not isinstance(refused, LookFailed), words
                     assert refused is None or (ds.account.spent, account.spent) == before, words
+
+
+def misread(given: tuple[Any, Any]) -> list[Any]:
+    """Two public values in containers that have no order, that are read once, or whose reading gives something else."""
+    one, two = given
+    return [
+        iter(given), (part for part in given), map(copy, given), {one, two}, frozenset(given),
+        {one: 1, two: 2}, {one: 1, two: 2}.keys(), {1: one, 2: two}.values(), deque(given), "09", b"09",
+        pd.DataFrame({one: [1], two: [2]}), pl.DataFrame({"a": [1], "b": [2]}), pa.table({"a": [1], "b": [2]}),
+        np.array(given, dtype=object).reshape(1, 2), [given, given, given], [iter(given), iter(given)],
+    ]  # fmt: skip
+
+
+PAIRS: list[Any] = [
+    ("0", "9"), (b"0", b"9"), (False, True), np.array([False, True]), np.array(["0", "9"]), ({0}, {9}),
+    np.ma.array([0, 9], mask=[0, 1]), (0, 1, 2), ([0, 0, 0], "999"), ([0, 0, 0], {7, 8, 9}), (0, 1j), range(2),
+]  # fmt: skip
+NAMED = {  # a dict from feature to its bounds
+    "MixedNB", "DecisionTreeClassifier", "RandomForestClassifier", "GradientBoostingClassifier",
+    "GradientBoostingRegressor",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_a_container_without_order_or_read_once_is_refused_before_the_charge(payers: Any, name: str) -> None:
+    """Bounds, ranges, classes, categories and names: what would be read as something else, or as nothing later on."""
+    ds, account = payers
+    kind = getattr(learn, name)
+    known = kind().get_params()
+    paid = {one: value for one, value in {"spend": cl.rho("0.1"), "account": account}.items() if one in known}
+    array, table = asked_of(name, ds)
+    by_name = [{"bounds": dict.fromkeys(range(3), (0, 1))}] if "bounds" in known and name not in NAMED else []
+    wrong = [
+        *by_name,
+        *({one: value} for one in known.keys() & {"bounds", "target_bounds"} for value in [*misread((0, 9)), *PAIRS]),
+        *({"feature_range": value} for value in [*misread((0, 9)), *PAIRS] if "feature_range" in known),
+        *({"classes": value} for value in misread((0, 1)) if "classes" in known),
+        *({"categories": {0: value}} for value in misread((0, 1)) if "categories" in known),
+        *({"bins": {0: value}} for value in [*misread((0, 1)), ["0", "1"]] if name in NAMED - {"MixedNB"}),
+    ]
+    before = account.spent
+    for told in wrong:
+        with pytest.raises((BadBounds, BadSchema, BadInput)):
+            kind(**{**TRIED[name], **paid, **told}).fit(**array)
+        assert account.spent == before
+    before, free = ds.account.spent, {one: value for one, value in paid.items() if one != "account"}
+    own = {one: value for one, value in TRIED[name].items() if one not in FROM_SCHEMA}
+    for value in misread(tuple((table["features"] * 2)[:2])):  # type: ignore[arg-type]
+        with pytest.raises(BadInput, match="features is a list of names"):
+            kind(**{**own, **free}).fit(**{**table, "features": value})
+    for value in misread((False, True)) if "classes" in known else []:
+        with pytest.raises((BadSchema, BadInput)):
+            kind(**{**own, **free, "classes": value}).fit(**table)
+    assert ds.account.spent == before
+
+
+@pytest.mark.parametrize("name", [name for name in TRIED if "bounds" in TRIED[name]])
+def test_bounds_are_a_list_a_tuple_or_an_array_of_two(payers: Any, name: str) -> None:
+    _, account = payers
+    kind, array = getattr(learn, name), asked_of(name, payers[0])[0]
+    paid = {
+        one: value for one, value in {"spend": cl.rho("0.1"), "account": account}.items() if one in kind().get_params()
+    }
+    low, high = [-10.0] * 3, [10] * 3
+    each = [
+        (low, high), [tuple(low), np.array(high)], np.array([low, high]), (pd.Series(low), pl.Series(high)),
+        (-10, high), (pa.array(low), np.array(10)),
+    ]  # fmt: skip
+    for bounds in [[-10, 10], np.array([-10, 10]), (Decimal(-10), Fraction(10)), *(each if name != "MixedNB" else [])]:
+        kind(**{**TRIED[name], **paid, "bounds": bounds}).fit(**array)
 
 
 @pytest.mark.parametrize("wrong", [{"ledger": 5}, {"account": "visits"}, {"account": True}])

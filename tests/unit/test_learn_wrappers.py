@@ -8,6 +8,8 @@ import warnings
 import joblib
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import sklearn.model_selection
 from sklearn import calibration, ensemble, feature_selection, linear_model, multioutput, semi_supervised
@@ -23,7 +25,7 @@ from sklearn.utils import all_estimators
 import cloister as cl
 from cloister import learn
 from cloister.learn.base.payer import Payer
-from cloister.privacy.errors import BadInput, NotPrivate
+from cloister.privacy.errors import BadInput, BadSchema, NotPrivate
 
 SPEND = cl.rho("0.5")
 X = np.random.default_rng(1).random((90, 3))
@@ -285,8 +287,78 @@ def test_features_keep_their_names_and_are_asked_for_by_them(name, account):
     assert not hasattr(model.fit(X, Y), "feature_names_in_")
     with pytest.warns(UserWarning, match="was fitted without feature names"):
         ask(FRAME)
-    with pytest.raises(TypeError, match="string names"):
-        named(name, account).fit(FRAME.rename(columns={"a": 1}), Y)
+    for odd in (1, None, 0.5, ("a", 1), pd.Timestamp(0)):
+        before = account.spent
+        with pytest.raises(BadInput, match="string names"):
+            named(name, account).fit(FRAME.rename(columns={"a": odd}), Y)
+        assert account.spent == before
+
+
+def swapped(frame):
+    """The same frame with its first two columns the other way round."""
+    one, two, *rest = frame.columns if isinstance(frame, pd.DataFrame | pl.DataFrame) else frame.schema.names
+    return frame[[two, one, *rest]] if isinstance(frame, pd.DataFrame) else frame.select([two, one, *rest])
+
+
+FRAMES = {
+    "pandas": lambda: FRAME,
+    "polars": lambda: pl.from_pandas(FRAME),
+    "table": lambda: pa.Table.from_pandas(FRAME, preserve_index=False),
+    "batch": lambda: pa.RecordBatch.from_pandas(FRAME, preserve_index=False),
+    "numbers": lambda: FRAME.set_axis([2019, 2018, 2020], axis=1),
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize("name", NAMED)
+def test_columns_in_another_order_are_refused_in_every_kind_of_frame(name, frame, account):
+    rows = FRAMES[frame]()
+    model = named(name, account).fit(rows, Y)
+    ask = model.predict if hasattr(model, "predict") else model.transform
+    assert list(model.feature_names_in_) == ([2019, 2018, 2020] if frame == "numbers" else ["a", "b", "c"])
+    ask(rows)
+    with pytest.raises(BadInput, match="same order as they were in fit"):
+        ask(swapped(rows))
+    again = pickle.loads(pickle.dumps(model))
+    with pytest.raises(BadInput, match="same order as they were in fit"):
+        (again.predict if hasattr(model, "predict") else again.transform)(swapped(rows))
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_columns_that_are_numbered_in_order_have_no_names(name, account):
+    """As an array's: a frame that was given no names. Its columns in another order are refused all the same."""
+    rows = FRAME.set_axis(range(3), axis=1)
+    model = named(name, account).fit(rows, Y)
+    ask = model.predict if hasattr(model, "predict") else model.transform
+    assert not hasattr(model, "feature_names_in_")
+    np.testing.assert_array_equal(ask(rows), ask(rows.to_numpy()))
+    with pytest.raises(BadInput, match="numbered columns in another order"):
+        ask(swapped(rows))
+
+
+def test_bounds_by_name_are_found_in_every_kind_of_frame(account):
+    for frame, make in FRAMES.items():
+        names = [2019, 2018, 2020] if frame == "numbers" else ["a", "b", "c"]
+        bounds = {name: (0, place + 1) for place, name in enumerate(names)}
+        told = {"bounds": bounds, "classes": [0, 1], "account": account}
+        tree = learn.DecisionTreeClassifier(cl.rho(1), **told).fit(make(), Y)
+        assert [axis.name for axis in tree._axes] == names
+        assert [round(axis.cuts[-1] / (1 - 1 / 16)) for axis in tree._axes] == [1, 2, 3]
+        learn.MixedNB(cl.rho(1), **told).fit(make(), Y)
+    with pytest.raises(BadSchema, match="no feature 0"):  # a number is a name there, not a place
+        learn.DecisionTreeClassifier(
+            cl.rho(1), bounds={0: (0, 1), 1: (0, 1), 2: (0, 1)}, classes=[0, 1], account=account
+        ).fit(FRAMES["numbers"](), Y)
+
+
+def test_a_selection_and_scores_take_every_kind_of_frame(account):
+    models = [kind(cl.rho(1), bounds=(0, 1), classes=[0, 1]) for kind in (learn.LogisticRegression, learn.LinearSVC)]
+    for make in FRAMES.values():
+        found = learn.select(models, make(), Y, spend=cl.rho(1), account=account)
+        found.best.predict(make())
+        with pytest.raises(BadInput, match="same order as they were in fit"):
+            found.best.predict(swapped(make()))
+        learn.cross_val_score(models[0], make(), Y, cv=2, account=account)
 
 
 def test_every_estimator_is_asked_by_name():

@@ -62,7 +62,7 @@ _NO_LESSON = "a model without a receipt is a lesson, and is not kept."
 # Attributes that `fit`, `set_output` or routing sets; tests/unit/test_learn_keep.py compares them with the classes.
 _STATE = frozenset(
     {
-        "_axes", "_box", "_forest", "_metadata_request", "_model", "_of_dataset", "_parts", "_seen",
+        "_axes", "_box", "_features", "_forest", "_metadata_request", "_model", "_of_dataset", "_parts", "_seen",
         "_sklearn_output_config", "_target", "_target_ends", "categories_", "center_errors_", "class_count_",
         "class_prior_", "classes_", "cluster_centers_", "cluster_sizes_", "coef_", "components_", "covariance_",
         "curve_", "data_max_", "data_min_", "estimators_", "expected_accuracy_", "expected_accuracy_interval_",

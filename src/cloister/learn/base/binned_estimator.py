@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cloister.learn.base.bins import BinnedFeature, Columns, columns_of, read_axes, read_columns
 from cloister.learn.base.cells import numbers_in
+from cloister.learn.base.containers import frame_names
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.inputs import (
     codes,
@@ -20,7 +21,7 @@ from cloister.learn.base.inputs import (
     read_labels,
 )
 from cloister.learn.base.integer_rows import Integers
-from cloister.learn.base.private_data import ends_of
+from cloister.learn.base.private_data import columns_as_parts, ends_of
 from cloister.learn.base.row_source import FetchedTable, fetch
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.filter import PrivacyFilter
@@ -126,11 +127,11 @@ class BinnedEstimator(PrivateEstimator):
 
     def _keep_names(self, rows: Any, data: BinnedRows) -> None:
         if isinstance(data, FetchedCells):
-            keep_features(self, len(data.axes), data.columns.names, dataset=True)
+            assert data.source is not None
+            facts = columns_as_parts(data.source.relation.columns, data.source.features)
+            keep_features(self, len(data.axes), data.columns.names, facts)
         else:
-            from sklearn.utils.validation import _get_feature_names
-
-            keep_features(self, len(data.axes), _get_feature_names(rows))
+            keep_features(self, len(data.axes), frame_names(rows))
         self._axes = data.axes
 
     def _cells(self, rows: Any) -> Integers:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.learn.base.cells import Categories, numbers_in
-from cloister.learn.base.inputs import InputTable, check_numbers, read_box, read_table
+from cloister.learn.base.inputs import InputTable, check_numbers, read_box, read_numbers, read_table, read_values
 from cloister.privacy.errors import BadBounds, BadSchema
 
 __all__ = ["BinnedFeature", "Columns", "columns_of", "read_axes", "read_columns"]
@@ -33,7 +33,7 @@ class BinnedFeature:
         exact: True to distinguish integers beyond 2^53, as a schema does.
     """
 
-    name: str
+    name: str | int
     cuts: NDArray[np.float64]
     categories: tuple[Any, ...] | None = None
     exact: bool = False
@@ -54,7 +54,7 @@ class BinnedFeature:
             numbers = numbers_in(values)
             found = np.searchsorted(self.cuts, numbers, side="right").astype(np.int64)
             return np.where(np.isnan(numbers), self.size // 2, found)
-        found = Categories(self.categories, self.name, exact=self.exact).codes(values)
+        found = Categories(self.categories, str(self.name), exact=self.exact).codes(values)
         return np.where(found < 0, len(self.categories), found)
 
     def labels(self) -> list[str]:
@@ -76,7 +76,7 @@ class Columns:
     """
 
     values: tuple[NDArray[Any], ...]
-    names: tuple[str, ...]
+    names: tuple[str | int, ...]
     fill: float | None = None
 
     @property
@@ -110,18 +110,18 @@ def read_columns(rows: Any, categories: Mapping[Any, Sequence[Any]] | None, fill
         fill: replaces a missing number.
     """
     table = read_table(rows, fill, numbers=False)
-    names = table.names or tuple(f"x{i}" for i in range(table.width))
+    names: tuple[str | int, ...] = table.names or tuple(f"x{i}" for i in range(table.width))
     return columns_of(table, names, [_listed(categories, name, i) is not None for i, name in enumerate(names)])
 
 
-def columns_of(table: InputTable, names: tuple[str, ...], categorical: Sequence[bool]) -> Columns:
+def columns_of(table: InputTable, names: tuple[str | int, ...], categorical: Sequence[bool]) -> Columns:
     """Return the columns of a table; refuse a non-categorical column whose type cannot hold numbers."""
     check_numbers(column for column, other in zip(table.columns, categorical, strict=True) if not other)
     return Columns(table.columns, names, table.fill)
 
 
 def read_axes(
-    names: Sequence[str],
+    names: Sequence[str | int],
     bounds: Any,
     bins: int | Mapping[Any, Any],
     categories: Mapping[Any, Sequence[Any]] | None,
@@ -161,38 +161,35 @@ def read_axes(
     return tuple(axes)
 
 
-def _known(key: Any, names: Sequence[str]) -> bool:
+def _known(key: Any, names: Sequence[str | int]) -> bool:
+    """Return True if a key names a feature, or is its place. Where names are numbers, a number is a name."""
+    if isinstance(names[0], int):
+        return key in names
     return key in names or (isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(names))
 
 
-def _listed(given: Any, name: str, place: int) -> Any:
+def _listed(given: Any, name: str | int, place: int) -> Any:
     if not isinstance(given, Mapping):
         return None
-    return given[name] if name in given else given.get(place)
+    return given[name] if name in given else given.get(place) if isinstance(name, str) else None
 
 
-def _categories(listed: Sequence[Any], name: str, exact: bool) -> tuple[Any, ...]:
-    try:
-        kept = () if isinstance(listed, str | bytes) else tuple(dict.fromkeys(listed))
-    except TypeError:  # not a list, or a list of lists
-        kept = ()
+def _categories(listed: Sequence[Any], name: str | int, exact: bool) -> tuple[Any, ...]:
+    kept = tuple(dict.fromkeys(read_values(listed) or ()))
     if not 1 <= len(kept) < _MOST:
         raise BadSchema(f"{name} needs a list of 1 to {_MOST - 1} categories.")
-    Categories(kept, name, exact=exact)
+    Categories(kept, str(name), exact=exact)
     return tuple(map(str, kept)) if any(isinstance(one, str) for one in kept) else kept
 
 
-def _cuts(given: Any, name: str) -> NDArray[np.float64]:
-    try:
-        cuts = np.asarray(given, dtype=np.float64)
-    except (OverflowError, TypeError, ValueError):
-        cuts = np.zeros((0, 0))
-    if cuts.ndim != 1 or not 1 <= len(cuts) < _MOST or not np.isfinite(cuts).all() or not (np.diff(cuts) > 0).all():
+def _cuts(given: Any, name: str | int) -> NDArray[np.float64]:
+    cuts = read_numbers(given)
+    if cuts is None or not 1 <= len(cuts) < _MOST or not np.isfinite(cuts).all() or not (np.diff(cuts) > 0).all():
         raise BadBounds(f"the bins of {name} are a number of cells, or cuts in rising order (at most {_MOST - 1}).")
     return cuts
 
 
-def _equal(bounds: Any, cells: int, name: str) -> NDArray[np.float64]:
+def _equal(bounds: Any, cells: int, name: str | int) -> NDArray[np.float64]:
     if bounds is None:
         raise BadBounds(f"{name} needs public bounds, cuts or categories.")
     box = read_box(bounds, 1)

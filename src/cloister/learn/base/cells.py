@@ -189,11 +189,13 @@ class Categories:
     Args:
         listed: the categories; no two may be read as the same.
         what: what they are the categories of, for error messages.
-        exact: True to distinguish integers beyond 2^53, for a column that the schema declares as integer.
+        exact: True for the values of a schema's column, whose type is that of the values. Integers beyond 2^53 differ,
+            and so do texts that are not the same: "1" and "1.0". A cell of such a list of texts that is no text is read
+            as above, and has no place if two of the texts are read as it is.
     """
 
     def __init__(self, listed: Sequence[Any], what: str = "a column", *, exact: bool = False) -> None:
-        self._exact = exact
+        self._exact, self._texts = exact, exact and all(isinstance(one, str) for one in listed if one is not None)
         self._places: dict[str | float | None, int] = {}
         for place, value in enumerate(listed):
             self._places.setdefault(self._key(value), place)
@@ -205,8 +207,11 @@ class Categories:
         # A long code given as text is also found by its rounded number, unless another code rounds to the same number.
         rounded: dict[float, int] = {}
         for key, place in self._places.items():
-            if isinstance(key, str) and _WHOLE.fullmatch(key):
-                rounded[float(key)] = -1 if float(key) in rounded else place
+            read = category(key) if self._texts else key
+            if isinstance(read, str) and _WHOLE.fullmatch(read):
+                read = float(read)
+            if isinstance(key, str) and isinstance(read, float):
+                rounded[read] = -1 if read in rounded else place
         self._numbers = rounded | {key: place for key, place in self._places.items() if isinstance(key, float)}
         self._keys = np.array(sorted(self._numbers), dtype=np.float64)
         self._sorted = np.array([self._numbers[key] for key in self._keys.tolist()], dtype=np.int64)
@@ -227,6 +232,10 @@ class Categories:
         return -1 if found is None else found
 
     def _key(self, cell: Any) -> str | float | None:
+        if self._texts and isinstance(cell, str | bytes):
+            return cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell)
+        if self._texts and hasattr(cell, "as_py"):  # a pyarrow scalar
+            return self._key(cell.as_py())
         if self._exact and isinstance(cell, int | np.integer) and not -_EXACT <= cell <= _EXACT:
             return str(int(cell))
         return category(cell)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from cloister.privacy.errors import BadInput
 
-__all__ = ["as_array", "is_frame", "is_table", "read_column", "read_rows"]
+__all__ = ["as_array", "as_table", "column_values", "frame_names", "is_frame", "is_table", "read_column", "read_rows"]
 
 _SHAPE = (
     "Expected 2D array, got another shape. Reshape your data either using array.reshape(-1, 1) or "
@@ -71,6 +71,14 @@ def read_column(y: Any) -> NDArray[Any]:
     return columns[0].reshape(-1)
 
 
+def column_values(column: Any) -> list[Any] | None:
+    """Return the cells of a column of pandas, polars or pyarrow as Python values; None for anything else."""
+    if not _of_library(column):
+        return None
+    read = next(one for one in ("to_pylist", "to_list", "tolist") if hasattr(column, one))
+    return list(getattr(column, read)())
+
+
 def is_table(y: Any) -> bool:
     """Return True if a column was given as a table of one column, by type and shape."""
     return is_frame(y) or len(getattr(y, "shape", ())) == 2
@@ -95,6 +103,29 @@ def is_frame(rows: Any) -> bool:
         or _of(rows, "polars", "DataFrame")
         or _of(rows, "pyarrow", "Table", "RecordBatch")
     )
+
+
+def as_table(rows: Any) -> Any:
+    """Return a frame that scikit-learn can take rows of: a RecordBatch as a Table, any other unchanged."""
+    return sys.modules["pyarrow"].Table.from_batches([rows]) if _of(rows, "pyarrow", "RecordBatch") else rows
+
+
+def frame_names(rows: Any) -> tuple[str | int, ...] | None:
+    """Return the names of a frame's columns; None if it is an array, or if the names are the places 0, 1, 2 ….
+
+    Names are text or whole numbers, and are kept as they are. Others are refused: pandas allows any.
+    """
+    if not is_frame(rows):
+        return None
+    names = list(rows.schema.names) if _of(rows, "pyarrow", "Table", "RecordBatch") else list(rows.columns)
+    if all(isinstance(one, str) for one in names):
+        return tuple(map(str, names))
+    if not all(isinstance(one, int | np.integer) and not isinstance(one, bool) for one in names):
+        raise BadInput(
+            "the columns of a frame all have string names, or are all numbered. Rename them: frame.columns = [...]."
+        )
+    numbers = tuple(map(int, names))
+    return None if numbers == tuple(range(len(numbers))) else numbers
 
 
 def _frame_columns(rows: Any) -> list[NDArray[Any]]:

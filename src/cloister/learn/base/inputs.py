@@ -11,14 +11,16 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import lru_cache
+from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cloister.learn.base.cells import Categories, numbers_in
-from cloister.learn.base.containers import is_table, read_column, read_rows
+from cloister.learn.base.containers import column_values, frame_names, is_table, read_column, read_rows
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema, TextbookOnly
 
 if TYPE_CHECKING:
@@ -44,7 +46,10 @@ __all__ = [
     "read_classes",
     "read_goal",
     "read_labels",
+    "read_list",
+    "read_numbers",
     "read_table",
+    "read_values",
     "wants_bounds",
 ]
 
@@ -124,8 +129,13 @@ def check_parameters(told: Mapping[str, Any]) -> None:
 
 
 def _check_classes(name: str, value: Any) -> None:
-    if value is not None and not _labels(value):
+    if value is not None and read_values(value) is None:
         raise BadSchema(f"{name} is a list of numbers, or of words.")
+
+
+def _check_bounds(name: str, value: Any) -> None:
+    if not _may_be_bounds(value):
+        raise BadBounds(f"{name} are a list, tuple or array of two, not a {type(value).__name__:.60}: {name}=(0, 1).")
 
 
 def _check_whole(name: str, value: Any) -> None:
@@ -172,20 +182,9 @@ def check_asked(told: Mapping[str, Any]) -> None:
     features = told.get("features")
     if features is None:
         return
-    # A generator can be read only once, and some methods read the names again after the charge.
-    listed = (
-        isinstance(features, Iterable) and not isinstance(features, str | bytes) and not hasattr(features, "__next__")
-    )
-    if not listed or not all(isinstance(one, str) for one in features):
+    # The order of the features is that of the list: a set has none, and an iterator can be read only once.
+    if not isinstance(features, list | tuple) or not all(isinstance(one, str) for one in features):
         raise BadInput("features is a list of names: features=['age', 'stay_days'].")
-
-
-def _labels(classes: Any) -> bool:
-    """Return True if it is a list of single values."""
-    try:
-        return not isinstance(classes, str | bytes) and len({*classes}) >= 0
-    except TypeError:  # not a list, or a list of lists
-        return False
 
 
 _WHOLE = {
@@ -206,6 +205,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "fill": lambda _name, value: check_fill(value),
     "data_norm": lambda _name, value: None if value is None else check_norm(value),
     "classes": _check_classes,
+    **dict.fromkeys(("bounds", "target_bounds"), _check_bounds),
     "calibrate": _check_flag,
     **dict.fromkeys(_WHOLE, _check_whole),
     **dict.fromkeys(_REAL, _check_real),
@@ -223,32 +223,102 @@ def _plain(value: Any) -> int | float:
     return value if isinstance(value, int) and not isinstance(value, bool) else math.nan
 
 
+# Public lists and pairs. Their types are those that can be read again, in one order, with one meaning. An iterator can
+# be read only once, a set has the order of its hashes, and reading a dict, a text or a frame gives its keys, characters
+# or names.
+
+
+def read_list(given: Any) -> list[Any] | None:
+    """Return a public list as a list; None for anything else.
+
+    Args:
+        given: a list, tuple, range, array of one dimension, or column of pandas, polars or pyarrow.
+    """
+    if isinstance(given, list | tuple | range):
+        return list(given)
+    if isinstance(given, np.ndarray):
+        return given.tolist() if given.ndim == 1 and not isinstance(given, np.ma.MaskedArray) else None
+    return column_values(given)
+
+
+def read_values(given: Any) -> list[Any] | None:
+    """Return a public list of single values (classes, categories) as a list; None for anything else."""
+    listed = read_list(given)
+    try:
+        single = listed is not None and not any(isinstance(one, Iterable) for one in {*listed} if not _is_text(one))
+    except TypeError:  # a value that cannot be hashed
+        return None
+    return listed if single else None
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str | bytes)
+
+
+def read_numbers(given: Any) -> Floats | None:
+    """Return a public list of numbers as an array; None for anything else, and for a list with anything else in it."""
+    listed = read_list(given)
+    found = [] if listed is None else [_real(one) for one in listed]
+    return None if listed is None or None in found else np.array(found, dtype=np.float64)
+
+
+def _real(value: Any) -> float | None:
+    """Return a real number of any type as a float; None for anything else, truths and words too."""
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+        return None
+    try:
+        return float(value)
+    except (OverflowError, ValueError):
+        return None
+
+
+def _may_be_bounds(given: Any) -> bool:
+    """Return True if the type is one that bounds can have in some estimator; `read_box` reads what is in it."""
+    return given is None or wants_bounds(given) or isinstance(given, list | tuple | np.ndarray | Mapping)
+
+
 def wants_bounds(bounds: Any) -> bool:
     """Return True if bounds are to be found: bounds="find"."""
     return isinstance(bounds, str) and bounds == "find"
 
 
 def read_box(bounds: Any, features: int) -> Box:
-    """Read bounds: (low, high) for all features, or (lows, highs) with one number for each feature."""
+    """Read bounds: (low, high) for all features, or (lows, highs) with one number for each feature.
+
+    Args:
+        bounds: a list, tuple or array of two. Each of them is a number, or a list of them as in `read_list`.
+        features: the number of features.
+    """
     if bounds is None:
         raise BadBounds(
             "bounds are public and must be given: bounds=(0, 1) for all features, or bounds=(lows, highs). "
             "Deriving them from the data would leak; bounds='find' pays for finding them."
         )
-    try:
-        low, high = bounds
-        ends = [np.asarray(end, dtype=np.float64) for end in (low, high)]
-        if any(end.ndim and end.shape != (features,) for end in ends):  # a list of another length is not broadcast
-            raise ValueError
-        lows, highs = (np.broadcast_to(end, (features,)).copy() for end in ends)
-    except (OverflowError, TypeError, ValueError):
-        raise BadBounds(_form_of_bounds(features)) from None
-    if any(end.ndim for end in ends) and not (lows < highs).all():
+    pair = isinstance(bounds, list | tuple | np.ndarray) and not isinstance(bounds, np.ma.MaskedArray)
+    ends = [_end(one, features) for one in bounds] if pair and _length(bounds) == 2 else []
+    if len(ends) != 2 or ends[0] is None or ends[1] is None:
+        dicts = " A dict is for trees, boosting and MixedNB." if isinstance(bounds, Mapping) else ""
+        raise BadBounds(_form_of_bounds(features) + dicts)
+    lows, highs = ends[0], ends[1]
+    if any(_real(one) is None for one in bounds) and not (lows < highs).all():
         raise BadBounds(
             f"every lower bound must be below its upper bound, and both finite. {_form_of_bounds(features)}"
         )
     check_ends(lows, highs)
     return Box(lows, highs)
+
+
+def _length(bounds: Any) -> int:
+    return 0 if isinstance(bounds, np.ndarray) and not bounds.ndim else len(bounds)
+
+
+def _end(given: Any, features: int) -> Floats | None:
+    """Return one end of the bounds for each feature; None if it is neither a number nor as many numbers."""
+    one = _real(given[()] if isinstance(given, np.ndarray) and not given.ndim else given)
+    if one is not None:
+        return np.full(features, one)
+    listed = read_numbers(given)
+    return listed if listed is not None and len(listed) == features else None  # another length is not broadcast
 
 
 def _form_of_bounds(features: int) -> str:
@@ -267,12 +337,12 @@ class InputTable:
 
     Attributes:
         columns: one array per column.
-        names: names of a frame's columns; None for an array.
+        names: names of a frame's columns, text or whole numbers; None for an array (see `frame_names`).
         fill: replaces a missing number; None to leave its row out.
     """
 
     columns: tuple[NDArray[Any], ...]
-    names: tuple[str, ...] | None
+    names: tuple[str | int, ...] | None
     fill: float | None = None
     _whole: NDArray[Any] | None = field(default=None, repr=False)
 
@@ -310,18 +380,16 @@ def read_table(rows: Any, fill: float | None = None, *, numbers: bool = True) ->
         fill: replaces a missing number.
         numbers: True if all columns must have a type that can hold numbers.
     """
-    from sklearn.utils.validation import _get_feature_names
-
     fill = check_fill(fill)
     columns, whole = read_rows(rows)
-    names = None if whole is not None else _get_feature_names(rows)  # None unless all of them are text
+    names = frame_names(rows)
     if not columns:
         raise BadInput("Found array with 0 feature(s) while a minimum of 1 is required.")
     if any(column.dtype.kind == "c" for column in columns):
         raise BadInput("Complex data not supported: give real and imaginary parts as columns of their own.")
     if numbers:
         check_numbers(columns)
-    return InputTable(tuple(columns), None if names is None else tuple(map(str, names)), fill, whole)
+    return InputTable(tuple(columns), names, fill, whole)
 
 
 def check_numbers(columns: Iterable[NDArray[Any]]) -> None:
@@ -358,6 +426,8 @@ def read_classes(classes: Any) -> NDArray[Any]:
         raise BadSchema(
             "the classes are public and must be given: classes=[0, 1]. Reading them off y would tell which occur."
         )
+    if read_values(classes) is None:
+        raise BadSchema("classes is a list of numbers, or of words.")
     try:
         listed = np.unique(np.asarray(classes))
     except (TypeError, ValueError):
@@ -407,9 +477,16 @@ def _read_column(y: Any, what: str, length: int) -> NDArray[Any]:
 # Fitted attributes about the input
 
 
-def keep_features(estimator: Any, width: int, names: Sequence[str] | None, *, dataset: bool = False) -> None:
-    """Store the number of features, and their names if they have any, as scikit-learn does."""
-    estimator.n_features_in_, estimator._of_dataset = width, dataset
+def keep_features(estimator: Any, width: int, names: Sequence[str | int] | None, parts: Any = None) -> None:
+    """Store the number of features, and their names if they have any, as scikit-learn does.
+
+    Args:
+        estimator: the one that was fitted.
+        width, names: the number and the names of its features.
+        parts: for a dataset: column, value (None for the column itself) and type of each feature, for `learn.prepare`.
+    """
+    estimator.n_features_in_, estimator._of_dataset = width, parts is not None
+    estimator._features = None if parts is None else list(parts)
     if names is not None:
         estimator.feature_names_in_ = np.array(list(names), dtype=object)
     elif hasattr(estimator, "feature_names_in_"):  # from an earlier fit
@@ -418,22 +495,46 @@ def keep_features(estimator: Any, width: int, names: Sequence[str] | None, *, da
 
 def read_answers(estimator: Any, rows: Any, fill: float | None = None, *, numbers: bool = True) -> InputTable:
     """Read rows to predict; refuse those without the features that the estimator was fitted on."""
-    from sklearn.utils.validation import _check_feature_names, check_is_fitted
+    from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(estimator, "n_features_in_")
     table = read_table(rows, fill, numbers=numbers)
     # Rows for a model from a dataset come from `prepare`, as an array in the right order.
     if not (table.names is None and getattr(estimator, "_of_dataset", False)):
-        try:
-            _check_feature_names(estimator, rows, reset=False)
-        except ValueError as error:
-            raise BadInput(f"{str(error).rstrip()}{_prepare_first(estimator)}") from None
+        _check_names(estimator, table.names)
     if table.width != estimator.n_features_in_:
         raise BadInput(
             f"X has {table.width} features, but {type(estimator).__name__} is expecting {estimator.n_features_in_} "
             f"features as input.{_prepare_first(estimator)}"
         )
     return table
+
+
+def _check_names(estimator: Any, given: tuple[str | int, ...] | None) -> None:
+    """Refuse names other than those of the fit, or in another order; warn where only one side has names.
+
+    As scikit-learn does, in its words, but for every kind of frame and for names that are whole numbers. A model
+    without names takes columns by their place, so numbers that are no places are refused.
+    """
+    kind, known = type(estimator).__name__, getattr(estimator, "feature_names_in_", None)
+    if known is None and given is not None:
+        if not isinstance(given[0], str):
+            raise BadInput(f"X has numbered columns in another order, but {kind} was fitted without feature names.")
+        warnings.warn(f"X has feature names, but {kind} was fitted without feature names", stacklevel=4)
+    elif known is not None and given is None:
+        warnings.warn(f"X does not have valid feature names, but {kind} was fitted with feature names", stacklevel=4)
+    elif known is not None and given is not None and list(known) != list(given):
+        lines = ["The feature names should match those that were passed during fit."]
+        lines += _some_names("Feature names unseen at fit time:", set(given) - set(known))
+        lines += _some_names("Feature names seen at fit time, yet now missing:", set(known) - set(given))
+        if len(lines) == 1:
+            lines.append("Feature names must be in the same order as they were in fit.")
+        raise BadInput("\n".join(lines) + _prepare_first(estimator))
+
+
+def _some_names(title: str, names: set[Any]) -> list[str]:
+    listed = sorted(map(str, names))
+    return [title, *(f"- {one}" for one in listed[:5]), *(["- ..."] if len(listed) > 5 else [])] if listed else []
 
 
 def _prepare_first(estimator: Any) -> str:

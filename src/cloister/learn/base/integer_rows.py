@@ -45,7 +45,7 @@ class ExactRows:
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         # Slightly less than the norm, so that rounding of the computed norm cannot push a row beyond it.
         shrink = np.minimum(1.0, norm * (1 - 1e-9) / np.maximum(lengths, norm * 1e-9))
-        return cls(np.trunc(rows * (shrink / step)[:, None]), step, 2**ROW_BITS)
+        return cls(on_grid(rows * (shrink / step)[:, None], 2.0**ROW_BITS), step, 2**ROW_BITS)
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -56,7 +56,7 @@ class ExactRows:
         One row moves each column of the result by at most `norm · 2^WEIGHT_BITS` in L2, times its weight. The unit of
         the result is `step / 2^WEIGHT_BITS`.
         """
-        whole = np.trunc(np.clip(weights, -1.0, 1.0) * 2**WEIGHT_BITS)
+        whole = on_grid(weights * 2.0**WEIGHT_BITS, 2.0**WEIGHT_BITS)
         columns = whole if whole.ndim > 1 else whole[:, None]  # also for no rows
         total = _in_blocks(columns, self.cells)
         return total if weights.ndim > 1 else total[0]

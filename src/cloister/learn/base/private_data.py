@@ -1,6 +1,6 @@
 """Columns of a dataset for a model, from the schema and through the policy's view."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import floor
 from typing import Any
 
@@ -17,11 +17,16 @@ from cloister.learn.base.inputs import check_ends, check_fill
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 
 __all__ = [
+    "Part",
     "PrivateTable",
     "check_filled",
+    "check_names",
     "classes_of",
+    "columns_as_parts",
     "ends_of",
     "is_number",
+    "names_of",
+    "parts_of",
     "read_names",
     "read_relation",
     "scaled_cell",
@@ -123,6 +128,37 @@ def _few_values(column: Column) -> Sequence[Any]:
         low, high = (int(end) for end in column.bounds)  # type: ignore[arg-type]
         return range(low, high + 1) if high - low < _MOST_CLASSES else ()
     return ()
+
+
+Part = tuple[str, Any, str]  # column, value and type
+
+
+def parts_of(columns: Iterable[Column]) -> list[Part]:
+    """Return (column, value, type) of every feature: a number, whose value is None, or an indicator of one value."""
+    return [
+        (column.name, value, column.type)
+        for column in columns
+        for value in ((None,) if is_number(column) else values_of(column))
+    ]
+
+
+def columns_as_parts(columns: Mapping[str, Column], names: Sequence[str]) -> list[Part]:
+    """Return (column, None, type) of every feature, for a model whose features are the columns themselves."""
+    return [(name, None, columns[name].type) for name in names]
+
+
+def names_of(parts: Iterable[Part]) -> list[str]:
+    """Return the names of features: `age` for a number, `ward=surgery` for a value of a column."""
+    return [name if value is None else f"{name}={value}" for name, value, _ in parts]
+
+
+def check_names(parts: Iterable[Part]) -> None:
+    """Refuse features of one name: column `a` with the value `b=c`, and column `a=b` with the value `c`."""
+    seen: set[str] = set()
+    for name in names_of(parts):
+        if name in seen:
+            raise BadSchema(f"two features would have the name {name:.60}. Leave one of the columns out, or rename it.")
+        seen.add(name)
 
 
 def check_filled(column: Column, fill: float | None) -> None:

@@ -42,11 +42,15 @@ from cloister.learn.base.inputs import (
 )
 from cloister.learn.base.integer_rows import Integers
 from cloister.learn.base.private_data import (
+    Part,
     PrivateTable,
     check_filled,
+    check_names,
     classes_of,
     ends_of,
     is_number,
+    names_of,
+    parts_of,
     read_names,
     read_relation,
     values_of,
@@ -73,7 +77,7 @@ class ArrayRows:
     classes: NDArray[Any] | None = None
 
     @property
-    def names(self) -> Sequence[str] | None:
+    def names(self) -> Sequence[str | int] | None:
         """Return the names of a frame's columns; None for an array."""
         return self.table.names
 
@@ -129,12 +133,17 @@ class FetchedTable:
     @property
     def names(self) -> list[str]:
         """Return the names of the features of `numbers`: `age` for a number, `ward=surgery` for a category."""
-        return [name if value is None else f"{name}={value}" for name, value in self._parts()]
+        return names_of(self.parts)
+
+    @property
+    def parts(self) -> list[Part]:
+        """Return column, value and type of each feature of `numbers`."""
+        return parts_of(self._column(name) for name in self.features)
 
     @property
     def width(self) -> int:
         """Return the number of features of `numbers`."""
-        return len(self._parts())
+        return len(self.parts)
 
     def bounds(self, given: Any, data_norm: float | None = None) -> Any:
         """Return the bounds of the features: those of the schema, unless they are to be found or a norm is given."""
@@ -145,7 +154,7 @@ class FetchedTable:
 
     def box(self, _given: Any = None) -> Box:
         """Return the public bounds of the features of `numbers`, from the schema."""
-        ends = [(0.0, 1.0) if value is not None else ends_of(self._column(name)) for name, value in self._parts()]
+        ends = [(0.0, 1.0) if value is not None else ends_of(self._column(name)) for name, value, _ in self.parts]
         return Box(np.array([low for low, _ in ends]), np.array([high for _, high in ends]))
 
     def axes(self, bins: Any, usual: int) -> tuple[BinnedFeature, ...]:
@@ -214,14 +223,6 @@ class FetchedTable:
 
     def _column(self, name: str) -> Column:
         return self.relation.columns[name]
-
-    def _parts(self) -> list[tuple[str, Any]]:
-        every = [(name, self._column(name)) for name in self.features]
-        return [
-            part
-            for name, column in every
-            for part in ([(name, None)] if is_number(column) else [(name, value) for value in values_of(column)])
-        ]
 
 
 def _codes(column: Any, facts: Column, listed: Sequence[Any]) -> Integers:
@@ -313,7 +314,9 @@ def read_input(
     if is_dataset(X):
         if numbers:
             return fetch_numbers(X, features, table, fill, find=find)
-        return fetch(X, target, features, table, classes=classes, kind=kind, fill=fill, find=find)
+        source = fetch(X, target, features, table, classes=classes, kind=kind, fill=fill, find=find)
+        check_names(source.parts)
+        return source
     given = read_table(X, fill)
     if kind == "none":
         return ArrayRows(given)
@@ -325,4 +328,4 @@ def read_input(
 
 def keep_input(estimator: Any, source: InputRows) -> None:
     """Store the number of features and their names, as scikit-learn does."""
-    keep_features(estimator, source.width, source.names, dataset=source.dataset)
+    keep_features(estimator, source.width, source.names, source.parts if source.dataset else None)

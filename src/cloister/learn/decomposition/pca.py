@@ -101,7 +101,7 @@ def power(
             # On a grid, so that every sum is an integer below 2^53: otherwise the rounding of one row's numbers could
             # depend on the other rows.
             seen = (cells @ np.rint(basis * 2.0**_BASIS_BITS)) / 2.0**_BASIS_BITS
-            weights = shorten(np.trunc(seen * (2.0**WEIGHT_BITS / CELLS)), 2**WEIGHT_BITS) / 2**WEIGHT_BITS
+            weights = shorten(on_grid(seen * (2.0**WEIGHT_BITS / CELLS), 2.0**22), 2**WEIGHT_BITS) / 2**WEIGHT_BITS
             return ExactRows(cells, 1.0, CELLS).weighted(weights)
 
         reach = CELLS * 2**WEIGHT_BITS
@@ -201,24 +201,23 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             return self._fit_engine(X, features, table)
         source = read_input(X, features=features, table=table, fill=self.fill, find=find, numbers=True)
         count = self._count(source.width)
-        public = source.box(None) if source.dataset and not find else None
-        if not find:
-            self._frame(source.width, public)
+        schema = source.box(None) if source.dataset and not find else None
+        public = None if find else self._frame(source.width, schema)
         self._keep(self._train_rows(self._steps(source, count, public), source), count)
         keep_input(self, source)
         return self
 
     def _steps(
-        self, source: InputRows, count: int, public: Box | None
+        self, source: InputRows, count: int, public: Frame | None
     ) -> Callable[[PrivacyFilter, BudgetShare], Components]:
         look, features = complete_rows(source.numbers), source.width
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> Components:
-            box = public
-            if wants_bounds(self.bounds):
-                box = find_box(meter, look, features, budget.part(_FINDING))
+            frame = public
+            if frame is None:
+                frame = self._frame(features, find_box(meter, look, features, budget.part(_FINDING)))
                 budget = BudgetShare(budget.part(1 - _FINDING))
-            return self._learn(meter, budget, look, self._frame(features, box), count)
+            return self._learn(meter, budget, look, frame, count)
 
         return steps
 
@@ -268,7 +267,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
             return main_directions(back @ scatter @ back, noise, rows, mean, least, count)
 
         self._keep(self._train(steps, data), count)
-        keep_features(self, len(design.names), design.names, dataset=True)
+        keep_features(self, len(design.names), design.names, design.parts)
         return self
 
     def _frame(self, features: int, box: Box | None) -> Frame:

@@ -22,7 +22,18 @@ from cloister.data.schema import internal
 from cloister.data.statistics import Value
 from cloister.learn.base.inputs import Box
 from cloister.learn.base.integer_rows import Integers
-from cloister.learn.base.private_data import PrivateTable, check_filled, ends_of, is_number, scaled_cell, values_of
+from cloister.learn.base.private_data import (
+    Part,
+    PrivateTable,
+    check_filled,
+    check_names,
+    ends_of,
+    is_number,
+    names_of,
+    parts_of,
+    scaled_cell,
+    values_of,
+)
 from cloister.learn.linear_model.moments import (
     ClassMoments,
     Floats,
@@ -65,6 +76,7 @@ class EngineDesign:
         """Refuse columns that cannot be features. Uses public facts alone."""
         for name in self.features:
             check_filled(self.relation.columns[name], self.fill)
+        check_names(self.parts)
         if len(self.names) > _MOST_FEATURES:
             raise BadSchema(f"{len(self.names)} features are too many to multiply; {_MOST_FEATURES} are possible.")
         if self.target is not None:
@@ -75,7 +87,12 @@ class EngineDesign:
     @property
     def names(self) -> list[str]:
         """Return the feature names: `age` for a number, `ward=surgery` for a category."""
-        return [name if value is None else f"{name}={value}" for name, value in self._parts()]
+        return names_of(self.parts)
+
+    @property
+    def parts(self) -> list[Part]:
+        """Return column, value and type of each feature."""
+        return parts_of(self.relation.columns[name] for name in self.features)
 
     @property
     def centre(self) -> Floats:
@@ -173,11 +190,7 @@ class EngineDesign:
                 yield place[left, one], place[right, other], int(total) * ONE**2
 
     def _parts(self) -> list[tuple[str, Any]]:
-        parts: list[tuple[str, Any]] = []
-        for name in self.features:
-            column = self.relation.columns[name]
-            parts += [(name, None)] if is_number(column) else [(name, value) for value in values_of(column)]
-        return parts
+        return [(name, value) for name, value, _ in self.parts]
 
     def _ends(self, name: str) -> tuple[float, float]:
         return ends_of(self.relation.columns[name])

@@ -295,7 +295,7 @@ class LogisticRegression(LinearClassifier):
 
         model = self._train(steps, data)
         self._keep(model, listed, None, design.box)
-        keep_features(self, len(design.names), design.names, dataset=True)
+        keep_features(self, len(design.names), design.names, design.parts)
         self._finish(model)
         return self
 

@@ -137,15 +137,14 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         given = read_table(X, self.fill)
         goal, width = read_goal(y, given.length), given.width
         look = once(lambda: complete(given.numbers(), numbers_in(goal)))
-        finding = wants_bounds(self.bounds) or wants_bounds(self.target_bounds)
-        self._check(width)
+        public = self._public(width)
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[Regression, Box]:
             box = None
-            if finding:
+            if public[0] is None or public[1] is None:
                 box = find_box(meter, lambda: np.column_stack(look()), width + 1, budget.part(_FINDING))
                 budget = BudgetShare(budget.part(1 - _FINDING))
-            frame, ends = self._public(width, box)
+            frame, ends = self._known(public, box)
             seen = probe_scale(meter, budget, frame, lambda: frame.rows(look()[0]), None)
             longest = cautious_length(seen, frame, budget, _FARTHEST)
             table = RegressionRows(look, frame, ends, seen.middle, longest)
@@ -171,7 +170,7 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             return self._learn(meter, budget, design.matrix, design.reach, design.unit, scaled, (low, high))
 
         self._keep(self._train(steps, data), design.box)
-        keep_features(self, len(design.names), design.names, dataset=True)
+        keep_features(self, len(design.names), design.names, design.parts)
         return self
 
     def _learn(
@@ -194,21 +193,23 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     def _penalty(self, scale: Floats) -> Floats:
         return np.zeros(len(scale) + 1)
 
-    def _check(self, features: int) -> None:
-        """Refuse invalid public bounds before anything is charged."""
-        if not wants_bounds(self.bounds):
-            read_frame(self.bounds, self.data_norm, features)
-        if not wants_bounds(self.target_bounds):
-            read_ends(self.target_bounds)
+    def _public(self, features: int) -> tuple[Frame | None, tuple[float, float] | None]:
+        """Read the public frame and target bounds, once and before the charge; None for what is to be found."""
+        frame = None if wants_bounds(self.bounds) else read_frame(self.bounds, self.data_norm, features)
+        return frame, None if wants_bounds(self.target_bounds) else read_ends(self.target_bounds)
 
-    def _public(self, features: int, found: Box | None) -> tuple[Frame, tuple[float, float]]:
+    def _known(
+        self, public: tuple[Frame | None, tuple[float, float] | None], found: Box | None
+    ) -> tuple[Frame, tuple[float, float]]:
         """Return the frame and target bounds, as given or as found."""
-        bounds, goal = self.bounds, self.target_bounds
-        if found is not None and wants_bounds(bounds):
-            bounds = (found.low[:-1], found.high[:-1])
-        if found is not None and wants_bounds(goal):
-            goal = (float(found.low[-1]), float(found.high[-1]))
-        return read_frame(bounds, self.data_norm, features), read_ends(goal)
+        frame, ends = public
+        if found is not None and frame is None:
+            frame = read_frame((found.low[:-1], found.high[:-1]), self.data_norm, len(found.low) - 1)
+        if found is not None and ends is None:
+            ends = float(found.low[-1]), float(found.high[-1])
+        assert frame is not None
+        assert ends is not None
+        return frame, ends
 
     def _keep(self, model: Regression, box: Box) -> None:
         self._box = box

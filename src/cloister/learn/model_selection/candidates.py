@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.learn.base.containers import as_array, is_frame, read_column
+from cloister import learn
+from cloister.learn.base.containers import as_array, as_table, is_frame, read_column
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.payer import DryRun, Payer
 from cloister.privacy.budget_split import BudgetShare, budget_share
-from cloister.privacy.errors import BadCandidates, BadInput, NotPrivate
+from cloister.privacy.errors import BadCandidates, BadInput, NotPrivate, TextbookOnly
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
@@ -65,9 +66,9 @@ class Search(PrivateEstimator):
 def settled(model: Any) -> Any:
     """Copy a model or pipeline in which every part is private, or stateless and applied to each row alone.
 
-    Parts are recognised by exact type, in every parameter that can hold one. Unknown parts are refused: they could
-    learn from rows without a charge, or fail on one row. Parts that scikit-learn would run in other processes, which
-    cannot share a filter, run in this one.
+    Parts are recognised by exact type, in every parameter that can hold one. Unknown parts are refused, subclasses of
+    private estimators too: they could learn from rows without a charge, or fail on one row. Parts that scikit-learn
+    would run in other processes, which cannot share a filter, run in this one.
     """
     from sklearn.base import clone
 
@@ -80,11 +81,18 @@ def _settle(part: Any) -> Any:
     from cloister.learn.preprocessing.stateless import STATELESS, EachRow, Passthrough
 
     kind = type(part)
-    if isinstance(part, PrivateEstimator) or kind in (*_of_public_facts(), EachRow, Passthrough):
+    if _is_own(kind) or kind is Passthrough or (kind is EachRow and type(part.transformer) in STATELESS):
         return part
     if kind in STATELESS:
         return EachRow(part)
     if kind not in _containers():
+        if kind.__module__.startswith("cloister.lessons."):
+            raise TextbookOnly("a lesson is no part of a selection or cross-validation that is paid for.")
+        if isinstance(part, PrivateEstimator):
+            raise NotPrivate(
+                f"{kind.__name__:.60} is not an estimator of cloister.learn but a class of its own, which may learn "
+                "from rows without paying. Use the estimator itself; a function can return it with other defaults."
+            )
         if not hasattr(part, "fit"):
             raise BadInput(f"a {kind.__name__:.60} is no estimator.")
         raise NotPrivate(
@@ -133,11 +141,9 @@ def _containers() -> dict[type, str]:
     return {Pipeline: "steps", FeatureUnion: "transformer_list", ColumnTransformer: "transformers"}
 
 
-def _of_public_facts() -> tuple[type, ...]:
-    """Return Cloister's transformers that read no row in `fit`."""
-    from cloister.learn.preprocessing.scalers import MinMaxScaler, OneHotEncoder
-
-    return MinMaxScaler, OneHotEncoder
+def _is_own(kind: type) -> bool:
+    """Return True if it is an estimator of cloister.learn itself: it pays, or reads no row in `fit`."""
+    return kind.__name__ in learn._HOMES and getattr(learn, kind.__name__) is kind
 
 
 def paying_parts(model: Any, *, fitted: bool = False) -> list[PrivateEstimator]:
@@ -239,7 +245,7 @@ def read_candidates(models: Any, grid: Mapping[str, Sequence[Any]] | None) -> tu
 
 def read_pair(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:  # noqa: N803
     """Return rows as an array or frame, and their labels as a one-dimensional array."""
-    rows, labels = X if is_frame(X) else as_array(X), read_column(y)
+    rows, labels = as_table(X) if is_frame(X) else as_array(X), read_column(y)
     if len(labels) != len(rows):
         raise BadInput("y is one column, as long as X.")
     return rows, labels

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cloister.learn.base.cells import numbers_in
 from cloister.learn.base.containers import read_column
-from cloister.learn.base.inputs import codes
+from cloister.learn.base.inputs import codes, read_box
 from cloister.learn.base.integer_rows import on_grid
 from cloister.learn.model_selection.candidates import model_of
 from cloister.privacy.errors import BadBounds, BadInput
@@ -114,7 +114,7 @@ def _nearness(width: float) -> Callable[[Any, Any, NDArray[Any]], Floats]:
 
 def _width(model: Any) -> float:
     try:
-        low, high = (float(end) for end in model.target_bounds)
-    except (AttributeError, TypeError, ValueError):
+        ends = read_box(model.target_bounds, 1)
+    except (AttributeError, BadBounds):
         raise BadBounds("this score needs the model's public target_bounds=(low, high).") from None
-    return high - low
+    return float(ends.high[0] - ends.low[0])

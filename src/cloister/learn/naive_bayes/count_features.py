@@ -12,7 +12,7 @@ from cloister.data.statistics import GroupKey
 from cloister.data.summaries import axis
 from cloister.learn.base.cells import Categories, numbers_in
 from cloister.learn.base.frame import find_box
-from cloister.learn.base.inputs import read_box
+from cloister.learn.base.inputs import read_box, read_values
 from cloister.privacy.errors import BadBounds, BadSchema
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.loss import Loss
@@ -78,11 +78,12 @@ def read_features(names: Sequence[Any], categories: Any, bounds: Any, bins: int)
         raise BadSchema(f"categories has one list of values for each of the {len(names)} columns, or is a dict.")
     if set(categories) - set(names):
         raise BadSchema("categories names a column that is not there.")
+    if isinstance(bounds, Mapping) and set(bounds) - set(names):
+        raise BadSchema("bounds names a column that is not there.")
     found = []
     for name in names:
         if name in categories:
-            values = np.asarray(categories[name], dtype=object)
-            listed = tuple(values.tolist()) if values.ndim == 1 else ()
+            listed = tuple(read_values(categories[name]) or ())
             if not listed:
                 raise BadSchema(f"the categories of column {name} must be a list of different values, at least one.")
             Categories(listed, f"column {name}")

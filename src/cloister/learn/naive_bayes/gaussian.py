@@ -27,7 +27,14 @@ from cloister.learn.base.inputs import (
     wants_bounds,
 )
 from cloister.learn.base.integer_rows import weighted
-from cloister.learn.base.private_data import check_filled, classes_of, ends_of, is_number, read_relation
+from cloister.learn.base.private_data import (
+    check_filled,
+    classes_of,
+    columns_as_parts,
+    ends_of,
+    is_number,
+    read_relation,
+)
 from cloister.learn.naive_bayes.calibration import BINS, SHARE, BayesClassifier, CalibrationCurve, calibrate
 from cloister.learn.naive_bayes.class_sums import EDGE, ONE, ClassSums, EngineClassSums, Weights, whole_weights
 from cloister.privacy.budget_split import BudgetShare, noise_for
@@ -221,7 +228,7 @@ class GaussianNB(BayesClassifier):
         box = Box(ends[:, 0], ends[:, 1])
         rows = EngineClassSums(relation, target, listed, tuple(features), self.fill)
         self._keep(self._train(lambda meter, budget: self._learn(meter, budget, rows, box), data), listed)
-        keep_features(self, len(features), features, dataset=True)
+        keep_features(self, len(features), features, columns_as_parts(relation.columns, features))
         return self
 
     def _learn(self, meter: PrivacyFilter, budget: BudgetShare, rows: ClassSums | EngineClassSums, box: Box) -> _Model:

@@ -19,7 +19,7 @@ from cloister.learn.base.inputs import (
     read_table,
     wants_bounds,
 )
-from cloister.learn.base.private_data import classes_of, read_relation
+from cloister.learn.base.private_data import classes_of, columns_as_parts, read_relation
 from cloister.learn.naive_bayes.calibration import SHARE, BayesClassifier, CalibrationCurve, calibrate
 from cloister.learn.naive_bayes.class_counts import SCORE_BITS, ClassCounts, EngineClassCounts
 from cloister.learn.naive_bayes.count_features import CountFeature, features_of_schema, find_features, read_features
@@ -161,7 +161,7 @@ class MixedNB(BayesClassifier):
         pairs = tuple(read_relation(data, table, [name, target]) for name in features)
         rows = EngineClassCounts(relation, pairs, target, listed, parts)
         self._keep(self._train(lambda meter, budget: self._learn(meter, budget, rows), data), listed, parts)
-        keep_features(self, len(features), features, dataset=True)
+        keep_features(self, len(features), features, columns_as_parts(relation.columns, features))
         return self
 
     def _learn(self, meter: PrivacyFilter, budget: BudgetShare, rows: ClassCounts | EngineClassCounts) -> _Model:

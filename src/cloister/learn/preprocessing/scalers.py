@@ -22,11 +22,12 @@ from cloister.learn.base.inputs import (
     is_dataset,
     keep_features,
     read_answers,
+    read_box,
     read_table,
     wants_bounds,
 )
 from cloister.learn.base.integer_rows import on_grid
-from cloister.learn.base.private_data import read_relation, values_of
+from cloister.learn.base.private_data import columns_as_parts, read_relation, values_of
 from cloister.learn.base.row_source import keep_input, read_input
 from cloister.learn.naive_bayes.count_features import read_features
 from cloister.privacy.budget_split import BudgetShare, noise_for
@@ -74,11 +75,10 @@ class MinMaxScaler(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator)
         """
         check_asked({"features": features, "table": table})
         try:
-            low, high = map(float, self.feature_range)
-        except (OverflowError, TypeError, ValueError):
+            ends = read_box(self.feature_range, 1)
+        except BadBounds:
             raise BadBounds("feature_range is (low, high).") from None
-        if not low < high:
-            raise BadBounds("feature_range is (low, high).")
+        low, high = float(ends.low[0]), float(ends.high[0])
         source = read_input(X, features=features, table=table, fill=0.0, numbers=True)
         box = source.box(self.bounds)
         keep_input(self, source)
@@ -243,7 +243,7 @@ class OneHotEncoder(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[mis
             if not columns:
                 raise BadInput("say which columns to encode: fit(ds, features=['ward']).")
             listed: Any = {name: values_of(column) for name, column in columns.items()}
-            keep_features(self, len(listed), list(listed), dataset=True)
+            keep_features(self, len(listed), list(listed), columns_as_parts(columns, list(listed)))
             return self._take(list(listed), listed)
         if self.categories is None:
             raise BadSchema(

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from cloister.learn.base.binned_estimator import BinnedRows
 from cloister.learn.base.bins import BinnedFeature
 from cloister.learn.base.frame import Floats, shorten
-from cloister.learn.base.integer_rows import Integers
+from cloister.learn.base.integer_rows import Integers, on_grid
 from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
@@ -180,7 +180,8 @@ def boost(
 
         def residuals(places: Integers, whole: tuple[Floats, Floats] = whole) -> Floats:
             margins = sum((whole[0][place] for place in places), start=whole[1]) / _GRID
-            found = np.trunc(task.residuals(margins, data.look()[1]) * _UNIT)
+            # Within a multiple of the norm, so that squares sum exactly and `shorten` bounds the row, whatever it is.
+            found = on_grid(task.residuals(margins, data.look()[1]) * _UNIT, 32.0 * longest)
             return shorten(found, longest)
 
         released, total, noise = sums.release(part, longest, task.outputs, residuals)
@@ -217,10 +218,14 @@ def _turned(gradient: Floats, before: Floats, noise: float) -> bool:
 
 
 def _counted(sums: _Sums, share: Fraction) -> tuple[Floats, float]:
-    """Release the rows in every cell, no fewer than noise can hide, scaled to the same total for every feature."""
+    """Release the rows in every cell, scaled to the same total for every feature.
+
+    None is less than noise can hide, nor less than one row in all: a spend so large that its noise is zero would leave
+    nothing to divide by.
+    """
     found, total, noise = sums.release(share, 1, 1, lambda places: np.ones((places.shape[1], 1)))
-    rows = max(float(total[0]), 2 * noise)
-    floored = np.maximum(found[:, 0], 2 * noise)
+    rows = max(float(total[0]), 2 * noise, 1.0)
+    floored = np.maximum(found[:, 0], max(2 * noise, 1e-9))
     by_feature = np.add.reduceat(floored, sums.starts)
     return np.asarray(floored * np.repeat(rows / by_feature, sums.sizes)), rows
 

@@ -26,7 +26,7 @@ class Boosting(BinnedEstimator):
     """Base class of the boosting estimators."""
 
     rounds: int | None
-    shapes_: dict[str, Shape]
+    shapes_: dict[str | int, Shape]
     _usual_bins = 32
 
     def _keep(self, rows: Any, data: BinnedRows, model: Additive) -> None:

@@ -47,7 +47,7 @@ class Shape:
         ]  # fmt: skip
 
 
-def read_shapes(model: Additive) -> dict[str, Shape]:
+def read_shapes(model: Additive) -> dict[str | int, Shape]:
     """Return the shapes of a released model, by feature."""
     found, start = {}, 0
     for axis in model.axes:
@@ -58,7 +58,7 @@ def read_shapes(model: Additive) -> dict[str, Shape]:
     return found
 
 
-def chart(shapes: dict[str, Shape], feature: Any, outputs: list[str], title: str) -> Any:
+def chart(shapes: dict[str | int, Shape], feature: Any, outputs: list[str], title: str) -> Any:
     """Return an Altair chart of one shape: steps for an ordered feature, bars for categories, with two standard errors.
 
     Args:
@@ -68,14 +68,15 @@ def chart(shapes: dict[str, Shape], feature: Any, outputs: list[str], title: str
         title: title of the vertical axis.
     """
     names = list(shapes)
-    name = names[feature] if isinstance(feature, int) and -len(names) <= feature < len(names) else feature
+    numbered = isinstance(feature, int) and feature not in shapes and -len(names) <= feature < len(names)
+    name = names[feature] if numbered else feature
     if name not in shapes:
-        raise BadInput(f"there is no feature {name!r:.60}. There are: {', '.join(names)[:400]}.")
+        raise BadInput(f"there is no feature {name!r:.60}. There are: {', '.join(map(str, names))[:400]}.")
     alt = altair()
     shape = shapes[name]
     records = [{**one, "output": outputs[one["output"]]} for one in shape.table()]
     order = [*dict.fromkeys(one["cell"] for one in records)]
-    base = chart_of(records).encode(x=alt.X("cell:N", sort=order, title=name))
+    base = chart_of(records).encode(x=alt.X("cell:N", sort=order, title=str(name)))
     colour = alt.Color("output:N", title="class") if len(outputs) > 1 else alt.value("#1f6f8b")
     value = alt.Y("value:Q", title=title)
     tips = [alt.Tooltip(f"{field}:{kind}") for field, kind in (("cell", "N"), ("value", "Q"), ("rows", "Q"))]

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from cloister.learn.base.cells import numbers_in
-from cloister.learn.base.frame import Floats, Frame
+from cloister.learn.base.frame import Floats, Frame, read_frame
 from cloister.learn.base.inputs import Box, complete, keep_features, read_goal, read_table
 from cloister.learn.base.row_source import keep_input
 from cloister.learn.linear_model.classifier import LinearModel, PrivateRows
@@ -15,7 +15,7 @@ from cloister.learn.linear_model.logistic import LogisticRegression as PrivateLo
 from cloister.learn.linear_model.moments import Moments
 from cloister.learn.linear_model.regression import LinearRegression as PrivateLinearRegression
 from cloister.learn.linear_model.regression import Ridge as PrivateRidge
-from cloister.learn.linear_model.regression_rows import Regression
+from cloister.learn.linear_model.regression_rows import Regression, read_ends
 from cloister.learn.linear_model.svm import LinearSVC as PrivateLinearSVC
 from cloister.lessons.learn.method import TextbookFit, TextbookModel, noisy_cells, noisy_codes, on_paper
 from cloister.lessons.learn.perturbation import (
@@ -111,11 +111,10 @@ class LinearRegression(TextbookModel, PrivateLinearRegression):
         self._check_rows(X)
         given = read_table(X, self.fill)
         goal = read_goal(y, given.length)
-        self._check(given.width)
+        frame, ends = read_frame(self.bounds, self.data_norm, given.width), read_ends(self.target_bounds)
 
         def learn(lesson: TextbookFit) -> tuple[tuple[Regression, Box], Loss]:
             rows, targets = complete(given.numbers(), numbers_in(goal))
-            frame, ends = self._public(given.width, None)
             penalty, scaled = self._penalty(frame.scale), scaled_goal(targets, ends)
             (slopes, constant), loss = regress(self.method, frame.rows(rows), scaled, frame, penalty, lesson)
             height, middle = ends[1] - ends[0], (ends[0] + ends[1]) / 2
