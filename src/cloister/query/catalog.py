@@ -113,7 +113,8 @@ class Catalog:
             # The record identifies a statistic by the schema of its table, whichever columns the view shows. A column
             # that may not be NULL is part of that identity: rows in which it is NULL are left out.
             strict = sorted(name for name in needed if not found.columns[name].nullable)
-            view.meta["table"] = " ".join([found.name, self.tables.identity(found.name), *strict])
+            # Written such that no two lists of names are one text: a name may contain blanks and quotes.
+            view.meta["table"] = repr((found.name, self.tables.identity(found.name), strict))
             kind = "text" if self.tables.unit_as_text else "integer"
             rows = _with_digits(base_rows(found, view, needed, unit_type=kind), self.tables.decimals(found.name))
             keys = (one.other_column.lower() for one in self.schema.foreign_keys if one.other_table == found.name)
@@ -243,7 +244,12 @@ def _held_to_lists(rows: SourceRows) -> SourceRows:
 
 
 def clipped_to(rows: SourceRows, learned: Mapping[str, Expression]) -> SourceRows:
-    """Return a relation whose columns are clipped to the values or bounds found for them."""
+    """Return a relation whose columns are clipped to the values or bounds found for them.
+
+    A relation without these columns stays as it is, and so do the statistics on record for it.
+    """
+    if learned.keys().isdisjoint(rows.columns):
+        return rows
     shown: list[exp.Expression] = []
     columns = dict(rows.columns)
     for name, term in rows.columns.items():
