@@ -941,7 +941,11 @@ def test_everything_that_does_not_fit_is_named_at_once_from_declared_types():
 
 
 RARE = [pa.float16(), pa.decimal256(76, 0), pa.decimal256(40, 2), pa.dictionary(pa.int8(), pa.float16())]
-UNREADABLE = [pa.list_(pa.float16()), pa.struct([("a", pa.decimal256(40, 2))]), pa.dense_union([pa.field("a", pa.int8())])]
+UNREADABLE = [
+    pa.list_(pa.float16()),
+    pa.struct([("a", pa.decimal256(40, 2))]),
+    pa.dense_union([pa.field("a", pa.int8())]),
+]
 
 
 @pytest.mark.parametrize("kind", [*RARE, *UNREADABLE], ids=str)
@@ -955,7 +959,7 @@ def test_a_type_that_duckdb_lacks_is_read_or_refused_in_words(kind):
     })  # fmt: skip
     for source in (table, ds.dataset(table)):
         if kind in UNREADABLE:
-            with pytest.raises(BadSource, match="the column x is .*, which cannot be read"):
+            with pytest.raises(BadSource, match=r"the column x is .*, which cannot be read"):
                 open_tables(source, schema)
             continue
         tables = open_tables(source, schema)

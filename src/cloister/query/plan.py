@@ -22,7 +22,6 @@ from cloister.privacy.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
     Mechanism,
-    Numeric,
     PermuteAndFlip,
     Sensitivity,
     root_above,
@@ -132,7 +131,7 @@ class Measurement:
     @property
     def variance(self) -> float:
         """The variance of the noise on one number, in the statistic's own unit."""
-        return self.mechanisms[0].variance * self.unit * self.unit  # type: ignore[attr-defined]
+        return float(self.mechanisms[0].variance * self.unit * self.unit)  # type: ignore[attr-defined]
 
     def as_good_as(self, other: "Measurement") -> bool:
         """Return True if the noise is about that of another measurement of the same statistic, or less."""

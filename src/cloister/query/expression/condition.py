@@ -64,7 +64,7 @@ def _sides(node: exp.Binary, scope: Scope) -> tuple[Expression, Expression, bool
 
 
 def _aligned(
-    node: exp.Expression, first: Expression, second: Expression, scope: Scope
+    node: exp.Binary | exp.Nullif, first: Expression, second: Expression, scope: Scope
 ) -> tuple[Expression, Expression, bool]:
     """Return the compiled sides of a comparison in one type and on one scale, and whether its direction changed."""
     flipped = False
