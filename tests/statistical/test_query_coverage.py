@@ -167,7 +167,7 @@ def coverage(made: Estimate, truth: NDArray[np.float64], cells: int) -> NDArray[
     """How often the limits hold the truth, for each group."""
     assert made.low is not None
     assert made.high is not None
-    slack = 1e-6 * np.maximum(np.abs(truth), 1)  # values lie on a grid of 2^-30 of their range
+    slack = 1e-6 * np.maximum(np.abs(truth), 1)
     held = (made.low - slack <= truth) & (truth <= made.high + slack)
     return held.reshape(-1, cells).mean(axis=0)
 
@@ -296,6 +296,28 @@ def test_quantiles_of_few_rows_keep_their_intervals_where_noise_is_a_step_or_non
             made = _estimate(plan, stacked(plan, dataset, f"{q}"), 0, plan.question.aggregates[0], 0.95)
             truth = sorted(rows)[max(0, math.ceil(q * len(rows) - 1e-9) - 1)]
             assert coverage(made, np.full(REPETITIONS, float(truth)), 1)[0] >= 0.94
+
+
+ROUNDED = 10**6
+
+
+@pytest.mark.parametrize("person", [False, True], ids=["rows", "people"])
+@pytest.mark.parametrize("aggregate", ["SUM(x)", "AVG(x)", "VAR_POP(x)", "SUM(x * x)"])
+def test_intervals_of_sums_allow_for_the_rounding_of_rows(tmp_path, aggregate, person) -> None:
+    """Equal rows are all rounded in the same direction, and so many of them by more than a very small noise."""
+    unit = {"name": "person", "max_rows": 1} if person else "row"
+    table = {"columns": {"x": {"type": "real", "bounds": [0.0, 128.0], "nullable": False}}, "rows": ROUNDED}
+    schema = Schema.load({"unit": unit, "tables": {"t": table | ({"unit": "p"} if person else {})}})
+    account = Ledger.in_folder(tmp_path).open_account("t", epsilon(10**6))
+    rows = pa.table({"x": np.full(ROUNDED, 0.3), "p": np.arange(ROUNDED)})
+    truth = {"SUM(x)": 0.3 * ROUNDED, "AVG(x)": 0.3, "VAR_POP(x)": 0.0, "SUM(x * x)": 0.3 * 0.3 * ROUNDED}[aggregate]
+    with Dataset(open_tables({"t": rows}, schema, threads=1), account) as dataset:
+        for spend in (1000, 10_000, 10**6):
+            plan = dataset.plan(f"SELECT {aggregate} FROM t", spend=epsilon(spend))
+            values = stacked(plan, dataset, f"{aggregate} {spend}", 2000)
+            made = _estimate(plan, values, 0, plan.question.aggregates[0], Fraction("0.95"))
+            off = 1e-12 * abs(truth)  # of the truth itself, in doubles
+            assert ((made.low <= truth + off) & (truth - off <= made.high)).mean() >= 0.94, spend
 
 
 SMALL = {

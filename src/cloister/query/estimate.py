@@ -44,12 +44,16 @@ class Noisy:
         measured: as measured.
         mechanism: the noise of `measured`.
         unit: the value of one integer step.
+        rounding: the most that one row is off, since it is rounded to a step.
+        rows: the most rows that were added up, as far as that is public.
     """
 
     value: Floats
     measured: Floats
     mechanism: Numeric
     unit: float
+    rounding: float = 0.0
+    rows: float = 0.0
 
     @property
     def standard_error(self) -> float:
@@ -60,13 +64,15 @@ class Noisy:
         """Return half the width of an interval."""
         return float(self.mechanism.margin(confidence)) * self.unit
 
-    def limits(self, confidence: Fraction) -> tuple[Floats, Floats]:
+    def limits(self, confidence: Fraction, rows: Any = 0.0) -> tuple[Floats, Floats]:
         """Return an interval for each number, around the measured value and extended to the estimate.
+
+        It allows for the rounding of this many rows.
 
         The law of the measured value is known. An estimate combined from several has less variance but another law:
         sums of Laplace noise are less peaked, and noise that is mostly zero rarely sums to zero.
         """
-        margin = self.margin(confidence)
+        margin = self.margin(confidence) + self.rounding * np.maximum(rows, 0.0)
         return np.minimum(self.measured - margin, self.value), np.maximum(self.measured + margin, self.value)
 
 
@@ -86,7 +92,10 @@ def count(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
     return Estimate(noisy[0].value, low, high)
 
 
-total = count
+def total(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
+    """Estimate a sum: the statistic itself. The limits allow for the rounding of rows."""
+    low, high = noisy[0].limits(confidence, noisy[0].rows)
+    return Estimate(noisy[0].value, low, high)
 
 
 def mean(centre: float, low: float, high: float) -> Callable[[Sequence[Noisy], Fraction], Estimate]:
@@ -95,7 +104,8 @@ def mean(centre: float, low: float, high: float) -> Callable[[Sequence[Noisy], F
     def estimate(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
         sums, counts = noisy
         each = 1 - (1 - confidence) / 2
-        below, above = _ratio(sums.limits(each), counts.limits(each))
+        known = counts.limits(each)
+        below, above = _ratio(sums.limits(each, known[1]), known)
         value = centre + sums.value / np.maximum(counts.value, 1)
         return Estimate(
             np.clip(value, low, high), np.clip(centre + below, low, high), np.clip(centre + above, low, high)
@@ -112,12 +122,13 @@ def variance(centre: float, half: float, *, sample: bool) -> Callable[[Sequence[
         each = 1 - (1 - confidence) / 3
         n = np.maximum(counts.value, 2)
         value = squares.value / n - (sums.value / n) ** 2
-        square_low, square_high = _ratio(squares.limits(each), counts.limits(each))
-        mean_low, mean_high = _ratio(sums.limits(each), counts.limits(each))
+        known = counts.limits(each)
+        square_low, square_high = _ratio(squares.limits(each, known[1]), known)
+        mean_low, mean_high = _ratio(sums.limits(each, known[1]), known)
         nearest = np.where((mean_low <= 0) & (mean_high >= 0), 0, np.minimum(np.abs(mean_low), np.abs(mean_high)))
         low = square_low - np.maximum(np.abs(mean_low), np.abs(mean_high)) ** 2
         high = square_high - nearest**2
-        counts_low = np.maximum(counts.limits(each)[0], 2)
+        counts_low = np.maximum(known[0], 2)
         most, least = (counts_low / (counts_low - 1), 1.0) if sample else (1.0, 1.0)
         grow = n / (n - 1) if sample else 1.0
         widest = half**2 * (2.0 if sample else 1.0)
