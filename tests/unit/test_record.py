@@ -105,13 +105,13 @@ def test_a_row_that_occurs_often_needs_more_noise_and_a_higher_threshold():
 
 def test_columns_whose_names_make_one_line_make_two_statistics(tmp_path):
     """`a b` may not be NULL in the first question, a and b in the second: other rows are left out."""
-    rows = pa.table({"a": [1, 1, 1], "b": [2, 2, 2], "a b": pa.array([None, None, 1]), "a', 'b": [1, None, None]})
+    rows = pa.table({"a": [1, 1, 1], "b": [2, 2, 2], "a b": pa.array([None, None, 1]), '"a" "b"': [1, None, None]})
     columns = {name: {"type": "integer", "bounds": [0, 9], "nullable": False} for name in rows.column_names}
     schema = {"unit": "row", "tables": {"t": {"columns": columns}}}
     spend = cl.epsilon(1000)
     with cl.open(rows, schema=schema, budget=cl.epsilon(10**5), ledger=tmp_path) as data:
         assert data.sql('SELECT COUNT("a b") FROM t', spend=spend).item() == 1
-        assert data.sql("""SELECT COUNT("a', 'b") FROM t""", spend=spend).item() == 1
+        assert data.sql('SELECT COUNT("""a"" ""b""") FROM t', spend=spend).item() == 1
         assert [*data.sql("SELECT COUNT(a) AS n, COUNT(b) AS m FROM t", spend=spend).rows()[0].values()][:1] == [3]
 
 
