@@ -219,15 +219,13 @@ def compile_aggregate(node: exp.Expression, scope: Scope, *, by_row: bool = Fals
         scope: the columns.
         by_row: whether the unit is the row: then sums are taken on a finer grid.
     """
-    if type(node) in _SUMS:
-        return _SUMS[type(node)](node, scope, _STEP_BITS_OF_ROWS if by_row else _STEP_BITS)
     rule = _RULES.get(type(node))
     if rule is None:
         offered = "COUNT, SUM, AVG, VARIANCE, STDDEV, MIN, MAX, MEDIAN, QUANTILE, PERCENTILE_CONT and MODE"
         instead = _INSTEAD.get(node.name.lower()) if isinstance(node, exp.Anonymous) else None
         hint = f"Write {instead}." if instead else f"The aggregates are {offered}."
         raise QueryRefused(f"{shown(node)[:60]} is not offered. {hint}")
-    return rule(node, scope)
+    return rule(node, scope, _STEP_BITS_OF_ROWS if by_row else _STEP_BITS)
 
 
 def _count(node: exp.Count, scope: Scope) -> Aggregate:
@@ -397,8 +395,14 @@ _INSTEAD = {
     "countif": "COUNT(CASE WHEN x > 3 THEN 1 END)", "average": "AVG(x)", "percentile": "QUANTILE(x, 0.5)",
 }  # fmt: skip
 
-# Sums of values, rounded to a grid; the others count rows.
-_SUMS: Mapping[type[exp.Expression], Callable[[Any, Scope, int], Aggregate]] = {
+
+def _without_grid(rule: Callable[[Any, Scope], Aggregate]) -> Callable[[Any, Scope, int], Aggregate]:
+    """Return a rule that counts rows, and rounds no value to a grid."""
+    return lambda node, scope, _bits: rule(node, scope)
+
+
+_RULES: Mapping[type[exp.Expression], Callable[[Any, Scope, int], Aggregate]] = {
+    exp.Count: _without_grid(_count),
     exp.Sum: _sum,
     exp.Avg: _average,
     exp.Variance: _spread(sample=True, root=False),
@@ -406,14 +410,10 @@ _SUMS: Mapping[type[exp.Expression], Callable[[Any, Scope, int], Aggregate]] = {
     exp.Stddev: _spread(sample=True, root=True),
     exp.StddevSamp: _spread(sample=True, root=True),
     exp.StddevPop: _spread(sample=False, root=True),
-}
-
-_RULES: Mapping[type[exp.Expression], Callable[[Any, Scope], Aggregate]] = {
-    exp.Count: _count,
-    exp.Median: _median,
-    exp.Quantile: _quantile_call,
-    exp.WithinGroup: _within_group,
-    exp.Min: _extreme(largest=False),
-    exp.Max: _extreme(largest=True),
-    exp.Mode: _mode,
+    exp.Median: _without_grid(_median),
+    exp.Quantile: _without_grid(_quantile_call),
+    exp.WithinGroup: _without_grid(_within_group),
+    exp.Min: _without_grid(_extreme(largest=False)),
+    exp.Max: _without_grid(_extreme(largest=True)),
+    exp.Mode: _without_grid(_mode),
 }
