@@ -940,6 +940,38 @@ def test_everything_that_does_not_fit_is_named_at_once_from_declared_types():
         open_tables({"other": listed}, Schema.load(THREE))
 
 
+RARE = [pa.float16(), pa.decimal256(76, 0), pa.decimal256(40, 2), pa.dictionary(pa.int8(), pa.float16())]
+UNREADABLE = [
+    pa.list_(pa.float16()),
+    pa.struct([("a", pa.decimal256(40, 2))]),
+    pa.dense_union([pa.field("a", pa.int8())]),
+]
+
+
+@pytest.mark.parametrize("kind", [*RARE, *UNREADABLE], ids=str)
+def test_a_type_that_duckdb_lacks_is_read_or_refused_in_words(kind):
+    """In memory and as a dataset alike."""
+    cells = pa.nulls(2, kind) if kind in UNREADABLE else pa.array([1, None], pa.int8()).cast(_plain(kind))
+    table = pa.table({"id": ["a", "b"], "x": cells.dictionary_encode() if pa.types.is_dictionary(kind) else cells})
+    schema = Schema.load({
+        "unit": {"name": "p", "max_rows": 1},
+        "tables": {"t": {"unit": "id", "columns": {"x": {"type": "real"}}}},
+    })  # fmt: skip
+    for source in (table, ds.dataset(table)):
+        if kind in UNREADABLE:
+            with pytest.raises(BadSource, match=r"the column x is .*, which cannot be read"):
+                open_tables(source, schema)
+            continue
+        tables = open_tables(source, schema)
+        found = tables.engine.run(f"SELECT x FROM ({tables.view('t').sql('duckdb')}) AS t").column("x").to_pylist()
+        assert sorted(found, key=str) == [1.0, None]
+        tables.close()
+
+
+def _plain(kind):
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [

@@ -7,6 +7,7 @@ groups: the noise is drawn on a stack of the same exact integers, and the estima
 import math
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -166,7 +167,7 @@ def coverage(made: Estimate, truth: NDArray[np.float64], cells: int) -> NDArray[
     """How often the limits hold the truth, for each group."""
     assert made.low is not None
     assert made.high is not None
-    slack = 1e-6 * np.maximum(np.abs(truth), 1)  # values lie on a grid of 2^-30 of their range
+    slack = 1e-6 * np.maximum(np.abs(truth), 1)
     held = (made.low - slack <= truth) & (truth <= made.high + slack)
     return held.reshape(-1, cells).mean(axis=0)
 
@@ -295,6 +296,59 @@ def test_quantiles_of_few_rows_keep_their_intervals_where_noise_is_a_step_or_non
             made = _estimate(plan, stacked(plan, dataset, f"{q}"), 0, plan.question.aggregates[0], 0.95)
             truth = sorted(rows)[max(0, math.ceil(q * len(rows) - 1e-9) - 1)]
             assert coverage(made, np.full(REPETITIONS, float(truth)), 1)[0] >= 0.94
+
+
+ROUNDED = 10**6
+
+
+@pytest.mark.parametrize("person", [False, True], ids=["rows", "people"])
+@pytest.mark.parametrize("aggregate", ["SUM(x)", "AVG(x)", "VAR_POP(x)", "SUM(x * x)"])
+def test_intervals_of_sums_allow_for_the_rounding_of_rows(tmp_path, aggregate, person) -> None:
+    """Equal rows are all rounded in the same direction, and so many of them by more than a very small noise."""
+    unit = {"name": "person", "max_rows": 1} if person else "row"
+    table = {"columns": {"x": {"type": "real", "bounds": [0.0, 128.0], "nullable": False}}, "rows": ROUNDED}
+    schema = Schema.load({"unit": unit, "tables": {"t": table | ({"unit": "p"} if person else {})}})
+    account = Ledger.in_folder(tmp_path).open_account("t", epsilon(10**6))
+    rows = pa.table({"x": np.full(ROUNDED, 0.3), "p": np.arange(ROUNDED)})
+    truth = {"SUM(x)": 0.3 * ROUNDED, "AVG(x)": 0.3, "VAR_POP(x)": 0.0, "SUM(x * x)": 0.3 * 0.3 * ROUNDED}[aggregate]
+    with Dataset(open_tables({"t": rows}, schema, threads=1), account) as dataset:
+        for spend in (1000, 10_000, 10**6):
+            plan = dataset.plan(f"SELECT {aggregate} FROM t", spend=epsilon(spend))
+            values = stacked(plan, dataset, f"{aggregate} {spend}", 2000)
+            made = _estimate(plan, values, 0, plan.question.aggregates[0], Fraction("0.95"))
+            off = 1e-12 * abs(truth)  # of the truth itself, in doubles
+            assert ((made.low <= truth + off) & (truth - off <= made.high)).mean() >= 0.94, spend
+
+
+SMALL = {
+    "MAX, epsilon 4.3": ([0] * 100, [0, 1], "MAX(x)", epsilon("4.3"), "0.999", 0),
+    "MAX, rho 6.4": ([0] * 100, [0, 15], "MAX(x)", rho("6.4"), "0.99", 0),
+    "MAX, rho 6.4, two levels": ([0] * 100, [0, 99], "MAX(x)", rho("6.4"), "0.999", 0),
+    "MIN, rho 6.4": ([15] * 100, [0, 15], "MIN(x)", rho("6.4"), "0.999", 15),
+    "QUANTILE, rho 5.56": ([0] * 10 + [1] * 91, [0, 15], "QUANTILE(x, 0.1)", rho("5.56"), "0.999", 1),
+    "QUANTILE, epsilon 6": ([0] * 10 + [1] * 91, [0, 99], "QUANTILE(x, 0.1)", epsilon(6), "0.999", 1),
+    "MEDIAN, rho 12": ([0] * 50 + [1] * 51, [0, 15], "MEDIAN(x)", rho(12), "0.999", 1),
+}
+
+
+@pytest.mark.parametrize("case", SMALL)
+def test_min_max_and_quantiles_keep_a_high_confidence_where_noise_is_mostly_none(tmp_path, case) -> None:
+    """The deviation of such noise is small and its tail is not: no margin can be made of it."""
+    rows, bounds, aggregate, spend, confidence, truth = SMALL[case]
+    schema = Schema.load({"unit": "row", "tables": {"t": {"columns": {
+        "x": {"type": "integer", "bounds": bounds, "nullable": False},
+    }}}})  # fmt: skip
+    account = Ledger.in_folder(tmp_path).open_account("t", epsilon(10**4, delta="1e-6"))
+    with Dataset(open_tables({"t": pa.table({"x": rows})}, schema, threads=1), account) as dataset:
+        plan = dataset.plan(f"SELECT {aggregate} FROM t", spend=spend, confidence=confidence)
+        stated = Fraction(confidence)
+        made = _estimate(plan, stacked(plan, dataset, case), 0, plan.question.aggregates[0], stated)
+    wrong = float(1 - stated)
+    most = wrong + 4 * math.sqrt(wrong / REPETITIONS)
+    assert 1 - coverage(made, np.full(REPETITIONS, float(truth)), 1)[0] <= most
+    if "Q" not in aggregate and "MED" not in aggregate:  # a value that no row reaches
+        reached = made.value <= truth if aggregate.startswith("MAX") else made.value >= truth
+        assert (~reached & ~np.isnan(made.value)).mean() <= most
 
 
 EXTREMES = {

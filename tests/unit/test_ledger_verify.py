@@ -123,6 +123,15 @@ def test_an_edit_with_a_new_hash_is_found_because_it_is_not_signed(book: Path, f
         ("DELETE FROM entries", 1),
         ("INSERT INTO entries SELECT 9, NULL, body, hash, signature FROM entries WHERE number = 3", 9),
         ("INSERT INTO entries SELECT 0, NULL, body, hash, signature FROM entries WHERE number = 3", 1),
+        ("INSERT INTO entries VALUES (-2147483648, 3, 'forged', 'forged', 'forged')", 1),
+        ("INSERT INTO entries VALUES (-9223372036854775808, 3, 'forged', 'forged', 'forged')", 1),
+        ("UPDATE entries SET body = CAST(body AS BLOB) WHERE number = 5", 5),
+        ("UPDATE entries SET hash = CAST(hash AS BLOB) WHERE number = 5", 5),
+        ("UPDATE entries SET body = CAST(CAST(body AS BLOB) || x'ff' AS TEXT) WHERE number = 5", 5),
+        ("UPDATE entries SET body = CAST(x'22ff22' AS TEXT) WHERE number = 5", 5),
+        ("UPDATE entries SET hash = CAST(x'ff' AS TEXT) WHERE number = 5", 5),
+        ("UPDATE entries SET signature = CAST(x'ff' AS TEXT) WHERE number = 5", 5),
+        ("UPDATE entries SET settles = CAST(x'ff' AS TEXT) WHERE number = 5", 5),
     ],
 )
 def test_an_edit_of_any_row_is_found(book: Path, statement: str, bad: int) -> None:

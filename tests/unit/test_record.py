@@ -101,3 +101,48 @@ def test_a_row_that_occurs_often_needs_more_noise_and_a_higher_threshold():
     once, often = (key_finder(spend, cl.Unit("row", 1), True, copies) for copies in (1, 64))
     assert often.noise.sigma >= 63 * once.noise.sigma
     assert often.threshold > 64 + often.noise.sigma
+
+
+def test_columns_whose_names_make_one_line_make_two_statistics(tmp_path):
+    """`a b` may not be NULL in the first question, a and b in the second: other rows are left out."""
+    rows = pa.table({"a": [1, 1, 1], "b": [2, 2, 2], "a b": pa.array([None, None, 1]), '"a" "b"': [1, None, None]})
+    columns = {name: {"type": "integer", "bounds": [0, 9], "nullable": False} for name in rows.column_names}
+    schema = {"unit": "row", "tables": {"t": {"columns": columns}}}
+    spend = cl.epsilon(1000)
+    with cl.open(rows, schema=schema, budget=cl.epsilon(10**5), ledger=tmp_path) as data:
+        assert data.sql('SELECT COUNT("a b") FROM t', spend=spend).item() == 1
+        assert data.sql('SELECT COUNT("""a"" ""b""") FROM t', spend=spend).item() == 1
+        assert [*data.sql("SELECT COUNT(a) AS n, COUNT(b) AS m FROM t", spend=spend).rows()[0].values()][:1] == [3]
+
+
+def test_a_mode_with_more_budget_is_asked_anew_and_with_less_is_free(tmp_path):
+    rows = pa.table({"w": ["a"] * 100 + ["b"] * 10})
+    schema = {"unit": "row", "tables": {"t": {"columns": {"w": {"type": "text", "categories": ["a", "b", "c"]}}}}}
+    with cl.open(rows, schema=schema, budget=cl.epsilon(100), ledger=tmp_path) as data:
+        ask = "SELECT MODE(w) AS m FROM t"
+        data.sql(ask, spend=cl.epsilon("0.0001"))
+        better = data.sql(ask, spend=cl.epsilon(10))
+        assert better.loss.amount == 10
+        assert better.item() == "a"
+        for amount in (10, 1):
+            again = data.plan(ask, spend=cl.epsilon(amount))
+            assert again.loss is None
+            assert data.run(again).item() == "a"
+
+
+@pytest.mark.parametrize("what", ["keys", "bounds"])
+def test_what_was_found_of_one_column_leaves_the_record_of_others_as_it_is(tmp_path, what):
+    """Where the unit is the row, the number of rows reads no column at all."""
+    columns = {"w": {"type": "text"}, "x": {"type": "integer"}, "y": {"type": "integer", "bounds": [0, 1]}}
+    rows = pa.table({"w": ["a"] * 1000, "x": [3] * 1000, "y": [1] * 1000})
+    schema = {"unit": "row", "tables": {"t": {"columns": columns}}}
+    with cl.open(rows, schema=schema, budget=cl.epsilon(100, delta="1e-5"), ledger=tmp_path) as data:
+        total = data.sql("SELECT SUM(y) AS n FROM t", spend=cl.rho(1)).item()
+        if what == "keys":
+            data.find_keys("w", spend=cl.epsilon(1, delta="1e-8"))
+        else:
+            data.find_bounds("x", spend=cl.rho(1))
+        assert data.sql("SELECT COUNT(*) AS n FROM t", spend=cl.rho(1)).item() == pytest.approx(1000, abs=30)
+        again = data.plan("SELECT SUM(y) AS n FROM t", spend=cl.rho(1))
+        assert again.loss is None
+        assert data.run(again).item() == total

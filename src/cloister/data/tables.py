@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from cloister.data.dialect import Dialect, Family, decimals, dialect_of, family, is_text
-from cloister.data.engines.arrow import is_dataset
+from cloister.data.engines.arrow import is_dataset, known_to_duckdb
 from cloister.data.engines.engine import Engine
 from cloister.data.frames import from_pandas, refuse_coarse
 from cloister.data.schema import Schema, Table
@@ -269,7 +269,7 @@ def _arrow(frame: Any, table: Table | None) -> "pa.Table":
         given = {name: from_pandas(frame[name], _kind(name, table)) for name in _wanted(list(frame.columns), table)}
     else:
         raise BadSource(f"a {type(frame).__name__} is no table. Give a pandas or polars DataFrame or an Arrow table.")
-    return pa.table({name: _valid(column) for name, column in given.items()})
+    return pa.table({name: _valid(name, column) for name, column in given.items()})
 
 
 def _kind(name: str, table: Table | None) -> str | None:
@@ -283,10 +283,10 @@ def _wanted(names: Sequence[str], table: Table | None) -> list[str]:
     return [name for name in names if table is None or name in table.columns or name == table.unit]
 
 
-def _valid(column: Any) -> Any:
+def _valid(name: str, column: Any) -> Any:
     """Replace cells that make DuckDB fail by NULL: text that is not UTF-8, and timestamps beyond its microseconds.
 
-    A column of only NULL becomes text.
+    A column of only NULL becomes text, and a type that DuckDB lacks one that it has.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -296,6 +296,8 @@ def _valid(column: Any) -> Any:
         column = pc.dictionary_decode(column)
     if pa.types.is_run_end_encoded(column.type):
         column = pc.run_end_decode(column)
+    if known_to_duckdb(name, column.type) != column.type:
+        column = column.cast(known_to_duckdb(name, column.type))
     if column.type == pa.string_view():
         column = column.cast(pa.large_binary()).cast(pa.large_string(), safe=False)
     if pa.types.is_timestamp(column.type) and column.type.unit in ("s", "ms"):

@@ -22,8 +22,10 @@ __all__ = ["Aggregate", "Statistic", "compile_aggregate", "is_aggregate", "tree_
 
 # Statistics
 
-# Values are cut into about 2^30 steps: rounding a row is then negligible beside any noise.
-_STEP_BITS = 30
+# Values are cut into about this many steps, as a power of two, so that noise fits into 64 bits: it is drawn much faster
+# then. A person's rows have weights of 20 bits, single rows have none. Intervals include the rounding of rows.
+_STEP_BITS, _STEP_BITS_OF_ROWS = 30, 42
+_ROUNDED = 0.5 + 2.0**-8  # most steps by which a row is rounded, together with the rounding of doubles
 _LEAVES = 4096
 _MOST_LEAVES = 1 << 16
 _TINY = 1e-100  # a number minus one that is not tiny is no tinier than its last digit: its square does not underflow
@@ -41,6 +43,7 @@ class Statistic:
         label: for display.
         value: the summed expression (kind `sum`).
         step: the value of one integer step of the sum.
+        rounding: the most that one row is off, since it is rounded to a multiple of the step.
         extra: the further key of a tree or vote.
         leaves: of a tree.
         column: the column whose different values are counted.
@@ -53,6 +56,7 @@ class Statistic:
     extra: GroupKey | None = None
     leaves: Leaves | None = None
     column: exp.Expression | None = None
+    rounding: float = 0.0
 
 
 def rows_statistic() -> Statistic:
@@ -70,10 +74,12 @@ def values_statistic(term: Expression, text: str) -> Statistic:
     return Statistic("values", f"different values of {text}", column=told_apart(term))
 
 
-def sum_statistic(term: Expression, text: str, centre: float = 0.0, *, squares: bool = False) -> Statistic:
-    """Return the sum of (x - centre), or of its square, over rows where x is not NULL."""
+def sum_statistic(
+    term: Expression, text: str, centre: float = 0.0, *, squares: bool = False, bits: int = _STEP_BITS
+) -> Statistic:
+    """Return the sum of (x - centre), or of its square, over rows where x is not NULL, in about 2^bits steps."""
     low, high = limits_of(term, text)
-    if term.type == "integer" and not centre and not squares and max(abs(low), abs(high)) < 2**_STEP_BITS:
+    if term.type == "integer" and not centre and not squares and max(abs(low), abs(high)) < 2**bits:
         return Statistic(
             "sum", f"sum of {text}", whole_value(term.sql, math.floor(low), math.ceil(high), clipped=_kept(term))
         )
@@ -89,11 +95,11 @@ def sum_statistic(term: Expression, text: str, centre: float = 0.0, *, squares: 
         )
         shown = f"({shown})²"
     reach = max(abs(low - centre), abs(high - centre), 1e-100)
-    exponent = _STEP_BITS - math.ceil(math.log2(reach))
+    exponent = bits - math.ceil(math.log2(reach))
     value = grid_value(sql, low, high, exponent, centre, clipped=_kept(term) and not squares)
     if not value.reach:
         raise QueryRefused(_TOO_CLOSE.format(text))
-    return Statistic("sum", f"sum of {shown}", value, 2.0**-exponent)
+    return Statistic("sum", f"sum of {shown}", value, 2.0**-exponent, rounding=2.0**-exponent * _ROUNDED)
 
 
 def known_statistic(term: Expression, text: str) -> Statistic:
@@ -205,15 +211,21 @@ def is_aggregate(node: exp.Expression) -> bool:
     )
 
 
-def compile_aggregate(node: exp.Expression, scope: Scope) -> Aggregate:
-    """Compile the aggregate an analyst wrote, or refuse it and name an alternative."""
+def compile_aggregate(node: exp.Expression, scope: Scope, *, by_row: bool = False) -> Aggregate:
+    """Compile the aggregate an analyst wrote, or refuse it and name an alternative.
+
+    Args:
+        node: the aggregate.
+        scope: the columns.
+        by_row: whether the unit is the row: then sums are taken on a finer grid.
+    """
     rule = _RULES.get(type(node))
     if rule is None:
         offered = "COUNT, SUM, AVG, VARIANCE, STDDEV, MIN, MAX, MEDIAN, QUANTILE, PERCENTILE_CONT and MODE"
         instead = _INSTEAD.get(node.name.lower()) if isinstance(node, exp.Anonymous) else None
         hint = f"Write {instead}." if instead else f"The aggregates are {offered}."
         raise QueryRefused(f"{shown(node)[:60]} is not offered. {hint}")
-    return rule(node, scope)
+    return rule(node, scope, _STEP_BITS_OF_ROWS if by_row else _STEP_BITS)
 
 
 def _count(node: exp.Count, scope: Scope) -> Aggregate:
@@ -244,31 +256,31 @@ def _count_distinct(node: exp.Distinct, scope: Scope, text: str) -> Aggregate:
     )
 
 
-def _sum(node: exp.Sum, scope: Scope) -> Aggregate:
+def _sum(node: exp.Sum, scope: Scope, bits: int) -> Aggregate:
     term, text = _number(node.this, scope)
     whole, clipped = term.type == "integer", _clipping(term, text)
-    return Aggregate(_text(node), (sum_statistic(term, text),), estimate.total, whole, _as_it_is, clipped)
+    return Aggregate(_text(node), (sum_statistic(term, text, bits=bits),), estimate.total, whole, _as_it_is, clipped)
 
 
-def _average(node: exp.Avg, scope: Scope) -> Aggregate:
+def _average(node: exp.Avg, scope: Scope, bits: int) -> Aggregate:
     term, text = _number(node.this, scope)
     low, high = limits_of(term, text)
     centre = (low + high) / 2
-    needs = (sum_statistic(term, text, centre), known_statistic(term, text))
+    needs = (sum_statistic(term, text, centre, bits=bits), known_statistic(term, text))
     expected = _of_mean((high - low) / 2)
     return Aggregate(
         _text(node), needs, estimate.mean(centre, low, high), expected=expected, clipped=_clipping(term, text)
     )
 
 
-def _spread(*, sample: bool, root: bool) -> Callable[[Any, Scope], Aggregate]:
-    def rule(node: exp.Expression, scope: Scope) -> Aggregate:
+def _spread(*, sample: bool, root: bool) -> Callable[[Any, Scope, int], Aggregate]:
+    def rule(node: exp.Expression, scope: Scope, bits: int) -> Aggregate:
         term, text = _number(node.this, scope)
         low, high = limits_of(term, text)
         centre = (low + high) / 2
         needs = (
-            sum_statistic(term, text, centre, squares=True),
-            sum_statistic(term, text, centre),
+            sum_statistic(term, text, centre, squares=True, bits=bits),
+            sum_statistic(term, text, centre, bits=bits),
             known_statistic(term, text),
         )
         formula = estimate.variance(centre, (high - low) / 2, sample=sample)
@@ -383,8 +395,14 @@ _INSTEAD = {
     "countif": "COUNT(CASE WHEN x > 3 THEN 1 END)", "average": "AVG(x)", "percentile": "QUANTILE(x, 0.5)",
 }  # fmt: skip
 
-_RULES: Mapping[type[exp.Expression], Callable[[Any, Scope], Aggregate]] = {
-    exp.Count: _count,
+
+def _without_grid(rule: Callable[[Any, Scope], Aggregate]) -> Callable[[Any, Scope, int], Aggregate]:
+    """Return a rule that counts rows, and rounds no value to a grid."""
+    return lambda node, scope, _bits: rule(node, scope)
+
+
+_RULES: Mapping[type[exp.Expression], Callable[[Any, Scope, int], Aggregate]] = {
+    exp.Count: _without_grid(_count),
     exp.Sum: _sum,
     exp.Avg: _average,
     exp.Variance: _spread(sample=True, root=False),
@@ -392,10 +410,10 @@ _RULES: Mapping[type[exp.Expression], Callable[[Any, Scope], Aggregate]] = {
     exp.Stddev: _spread(sample=True, root=True),
     exp.StddevSamp: _spread(sample=True, root=True),
     exp.StddevPop: _spread(sample=False, root=True),
-    exp.Median: _median,
-    exp.Quantile: _quantile_call,
-    exp.WithinGroup: _within_group,
-    exp.Min: _extreme(largest=False),
-    exp.Max: _extreme(largest=True),
-    exp.Mode: _mode,
+    exp.Median: _without_grid(_median),
+    exp.Quantile: _without_grid(_quantile_call),
+    exp.WithinGroup: _without_grid(_within_group),
+    exp.Min: _without_grid(_extreme(largest=False)),
+    exp.Max: _without_grid(_extreme(largest=True)),
+    exp.Mode: _without_grid(_mode),
 }

@@ -3,6 +3,8 @@
 A query is compiled against a catalog. No row is read here.
 """
 
+import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -113,7 +115,7 @@ class Catalog:
             # The record identifies a statistic by the schema of its table, whichever columns the view shows. A column
             # that may not be NULL is part of that identity: rows in which it is NULL are left out.
             strict = sorted(name for name in needed if not found.columns[name].nullable)
-            view.meta["table"] = " ".join([found.name, self.tables.identity(found.name), *strict])
+            view.meta["table"] = " ".join(map(_word, (found.name, self.tables.identity(found.name), *strict)))
             kind = "text" if self.tables.unit_as_text else "integer"
             rows = _with_digits(base_rows(found, view, needed, unit_type=kind), self.tables.decimals(found.name))
             keys = (one.other_column.lower() for one in self.schema.foreign_keys if one.other_table == found.name)
@@ -236,6 +238,11 @@ def _with_digits(rows: SourceRows, digits: Mapping[str, int]) -> SourceRows:
     return replace(rows, columns=columns)
 
 
+def _word(name: str) -> str:
+    """Return a name as it is if it is one word, else in quotes, so that no two lists of names are one text."""
+    return name if re.fullmatch(r"\w+", name) else json.dumps(name)
+
+
 def _held_to_lists(rows: SourceRows) -> SourceRows:
     """Return a private table whose listed columns may be compared with their listed values only."""
     known = {name: replace(term, listed=term.values is not None) for name, term in rows.columns.items()}
@@ -243,7 +250,12 @@ def _held_to_lists(rows: SourceRows) -> SourceRows:
 
 
 def clipped_to(rows: SourceRows, learned: Mapping[str, Expression]) -> SourceRows:
-    """Return a relation whose columns are clipped to the values or bounds found for them."""
+    """Return a relation whose columns are clipped to the values or bounds found for them.
+
+    A relation without these columns stays as it is, and so do the statistics on record for it.
+    """
+    if learned.keys().isdisjoint(rows.columns):
+        return rows
     shown: list[exp.Expression] = []
     columns = dict(rows.columns)
     for name, term in rows.columns.items():

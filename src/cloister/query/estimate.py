@@ -5,7 +5,6 @@ answer on the capped and clipped rows, each with at least the requested confiden
 after a union bound over many groups, the complement may be too small for a double.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -13,9 +12,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
-from cloister.privacy.mechanisms import DiscreteGaussian, Numeric
+from cloister.privacy.mechanisms import Numeric
+from cloister.query.noise_sums import margins
 
 __all__ = [
     "Estimate",
@@ -33,6 +32,7 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 FAN_OUT = 16
+_NEARLY = 2.0**-10
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,16 @@ class Noisy:
         measured: as measured.
         mechanism: the noise of `measured`.
         unit: the value of one integer step.
+        rounding: the most that one row is off, since it is rounded to a step.
+        rows: the most rows that were added up, as far as that is public.
     """
 
     value: Floats
     measured: Floats
     mechanism: Numeric
     unit: float
+    rounding: float = 0.0
+    rows: float = 0.0
 
     @property
     def standard_error(self) -> float:
@@ -60,13 +64,15 @@ class Noisy:
         """Return half the width of an interval."""
         return float(self.mechanism.margin(confidence)) * self.unit
 
-    def limits(self, confidence: Fraction) -> tuple[Floats, Floats]:
+    def limits(self, confidence: Fraction, rows: Any = 0.0) -> tuple[Floats, Floats]:
         """Return an interval for each number, around the measured value and extended to the estimate.
+
+        It allows for the rounding of this many rows.
 
         The law of the measured value is known. An estimate combined from several has less variance but another law:
         sums of Laplace noise are less peaked, and noise that is mostly zero rarely sums to zero.
         """
-        margin = self.margin(confidence)
+        margin = self.margin(confidence) + self.rounding * np.maximum(rows, 0.0)
         return np.minimum(self.measured - margin, self.value), np.maximum(self.measured + margin, self.value)
 
 
@@ -86,7 +92,10 @@ def count(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
     return Estimate(noisy[0].value, low, high)
 
 
-total = count
+def total(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
+    """Estimate a sum: the statistic itself. The limits allow for the rounding of rows."""
+    low, high = noisy[0].limits(confidence, noisy[0].rows)
+    return Estimate(noisy[0].value, low, high)
 
 
 def mean(centre: float, low: float, high: float) -> Callable[[Sequence[Noisy], Fraction], Estimate]:
@@ -95,7 +104,8 @@ def mean(centre: float, low: float, high: float) -> Callable[[Sequence[Noisy], F
     def estimate(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
         sums, counts = noisy
         each = 1 - (1 - confidence) / 2
-        below, above = _ratio(sums.limits(each), counts.limits(each))
+        known = counts.limits(each)
+        below, above = _ratio(sums.limits(each, known[1]), known)
         value = centre + sums.value / np.maximum(counts.value, 1)
         return Estimate(
             np.clip(value, low, high), np.clip(centre + below, low, high), np.clip(centre + above, low, high)
@@ -112,12 +122,13 @@ def variance(centre: float, half: float, *, sample: bool) -> Callable[[Sequence[
         each = 1 - (1 - confidence) / 3
         n = np.maximum(counts.value, 2)
         value = squares.value / n - (sums.value / n) ** 2
-        square_low, square_high = _ratio(squares.limits(each), counts.limits(each))
-        mean_low, mean_high = _ratio(sums.limits(each), counts.limits(each))
+        known = counts.limits(each)
+        square_low, square_high = _ratio(squares.limits(each, known[1]), known)
+        mean_low, mean_high = _ratio(sums.limits(each, known[1]), known)
         nearest = np.where((mean_low <= 0) & (mean_high >= 0), 0, np.minimum(np.abs(mean_low), np.abs(mean_high)))
         low = square_low - np.maximum(np.abs(mean_low), np.abs(mean_high)) ** 2
         high = square_high - nearest**2
-        counts_low = np.maximum(counts.limits(each)[0], 2)
+        counts_low = np.maximum(known[0], 2)
         most, least = (counts_low / (counts_low - 1), 1.0) if sample else (1.0, 1.0)
         grow = n / (n - 1) if sample else 1.0
         widest = half**2 * (2.0 if sample else 1.0)
@@ -174,32 +185,41 @@ class Tree:
     leaves: Leaves
     unit: float
 
-    def ranks(self, q: float) -> tuple[Floats, Floats]:
-        """Return, for every edge between leaves, the noisy row count below it minus q of all rows, and its variance."""
+    @property
+    def mechanism(self) -> Numeric:
+        """The noise of one count, the same on every level."""
+        (one,) = set(self.mechanisms)
+        return one
+
+    def ranks(self, q: float, beta: Fraction) -> tuple[Floats, Floats]:
+        """Return, for every edge between leaves, the noisy row count below it minus q of all rows, and its margin.
+
+        The noise exceeds the margin on each side with probability at most beta.
+        """
         groups, edges = self.levels[0].shape[0], np.arange(self.leaves.count + 1)
-        below, variance = np.zeros((groups, len(edges))), np.zeros(len(edges))
-        for depth, (level, mechanism) in enumerate(zip(self.levels, self.mechanisms, strict=True)):
+        below, summed = np.zeros((groups, len(edges))), np.zeros((len(edges), 3), dtype=np.int64)
+        for depth, level in enumerate(self.levels):
             size = FAN_OUT ** (len(self.levels) - 1 - depth)  # leaves under a node
             node = np.minimum(edges // size, level.shape[1])
             first = node // FAN_OUT * FAN_OUT if depth else np.zeros_like(node)
             running = np.concatenate([np.zeros((groups, 1)), np.cumsum(level, axis=1)], axis=1)
             below += running[:, node] - running[:, first]
-            noise = mechanism.variance * self.unit * self.unit
             if depth:
-                variance += (node - first) * noise
+                summed[:, 2] += node - first
             else:
                 everything = level.sum(axis=1, keepdims=True)
-                variance += (node * (1 - q) ** 2 + (level.shape[1] - node) * q**2) * noise
-        return below - q * everything, variance
+                summed[:, 0], summed[:, 1] = node, level.shape[1] - node
+        return below - q * everything, margins(self.mechanism, (1 - q, q, 1.0), summed, beta) * self.unit
 
-    def counts_beyond(self, *, upwards: bool) -> tuple[Floats, Floats]:
-        """Return, for every leaf, the noisy row count in it and all leaves above (or below) it, and its variance.
+    def counts_beyond(self, beta: Fraction, *, upwards: bool) -> tuple[Floats, Floats]:
+        """Return, for every leaf, the noisy row count in it and all leaves above (or below) it, and its margin.
 
-        Each range is summed from the fewest nodes, so noise is least near the end that few rows reach.
+        The noise exceeds the margin on each side with probability at most beta. Each range is summed from
+        the fewest nodes, so noise is least near the end that few rows reach.
         """
         leaf = np.arange(self.leaves.count)
-        rows, variance = np.zeros((self.levels[0].shape[0], len(leaf))), np.zeros(len(leaf))
-        for depth, (level, mechanism) in enumerate(zip(self.levels, self.mechanisms, strict=True)):
+        rows, summed = np.zeros((self.levels[0].shape[0], len(leaf))), np.zeros((len(leaf), 1), dtype=np.int64)
+        for depth, level in enumerate(self.levels):
             node = leaf // FAN_OUT ** (len(self.levels) - 1 - depth)
             first = node // FAN_OUT * FAN_OUT if depth else np.zeros_like(node)
             own = 1 if depth == len(self.levels) - 1 else 0  # its part of a larger node is split further down
@@ -210,19 +230,18 @@ class Tree:
                 low, high = first, node + own
             running = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(level, axis=1)], axis=1)
             rows += running[:, high] - running[:, low]
-            variance += (high - low) * (mechanism.variance * self.unit * self.unit)
-        return rows, variance
+            summed[:, 0] += high - low
+        return rows, margins(self.mechanism, (1.0,), summed, beta) * self.unit
 
 
 def quantile(q: float) -> Callable[[Tree, Fraction], Estimate]:
     """Estimate the value below which a share q of rows is. The limits are those the noise cannot rule out."""
 
     def estimate(tree: Tree, confidence: Fraction) -> Estimate:
-        rank, variance = tree.ranks(q)
+        rank, margin = tree.ranks(q, (1 - confidence) / 2)
+        margin = margin + tree.unit * _NEARLY  # q of a count is rounded
         risen = np.maximum.accumulate(rank, axis=1)
         leaf = np.clip((risen < 0).sum(axis=1) - 1, 0, tree.leaves.count - 1)
-        # Half a step more: noise of about one step is not yet normal.
-        margin = np.sqrt(variance) * _sides(tree, confidence) + tree.unit / 2
         possible = (rank[:, :-1] <= margin[:-1]) & (rank[:, 1:] >= -margin[1:])
         last = tree.leaves.count - 1
         some = possible.any(axis=1)
@@ -246,8 +265,7 @@ def extreme(*, largest: bool) -> Callable[[Tree, Fraction], Estimate]:
 
     def estimate(tree: Tree, confidence: Fraction) -> Estimate:
         leaves, last = tree.leaves, tree.leaves.count - 1
-        beyond, variance = tree.counts_beyond(upwards=largest)
-        margin = np.sqrt(variance) * _one_side(tree, (1 - confidence) / 2 / leaves.count)
+        beyond, margin = tree.counts_beyond((1 - confidence) / 2 / leaves.count, upwards=largest)
         some, none = beyond > margin, beyond + margin < tree.unit  # counts are multiples of the unit
         known = some.any(axis=1)
         # From outside: the first leaf with rows beyond it, and the number of leaves before it that are surely empty.
@@ -267,20 +285,3 @@ def extreme(*, largest: bool) -> Callable[[Tree, Fraction], Estimate]:
         )
 
     return estimate
-
-
-def _one_side(tree: Tree, beta: Fraction) -> float:
-    """Return the standard deviations that a sum of the tree's noise exceeds with probability at most beta."""
-    if all(isinstance(one, DiscreteGaussian) for one in tree.mechanisms):
-        return math.sqrt(2 * math.log(1 / beta))  # sub-Gaussian: Canonne, Kamath & Steinke 2020
-    return math.log(1 / beta) / math.sqrt(2)  # as in `_sides`
-
-
-def _sides(tree: Tree, confidence: Fraction) -> float:
-    """Return the standard deviations that a sum of the tree's noise stays within, on each of two sides."""
-    beta = (1 - confidence) / 2
-    if all(isinstance(one, DiscreteGaussian) for one in tree.mechanisms):
-        return float(-ndtri(float(beta))) * (1 + 1e-9)
-    # Laplace noise exceeds z deviations on one side with probability e^(-sqrt(2) z)/2, and sums have lighter tails;
-    # twice that is allowed, for the discrete law.
-    return math.log(1 / beta) / math.sqrt(2)

@@ -23,7 +23,6 @@ from cloister.privacy.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
     Mechanism,
-    Numeric,
     PermuteAndFlip,
     Sensitivity,
     root_above,
@@ -46,6 +45,7 @@ __all__ = ["Measurement", "Plan", "as_noise", "make_plan", "plan_question"]
 _FEW = 1000  # if at most this many groups can be answered, a plan that finds groups notes it
 # Placeholders for groups that are still to be found, by type. Groups of other types cannot be found.
 _PLACEHOLDERS: Mapping[str, tuple[Any, ...]] = {"text": ("…",), "integer": (0,)}
+_ABOUT = Fraction("1.0001")  # a release that is worse by less than this is reused
 _CHOSEN = "rows are chosen by noisy numbers: intervals are wider, so that those of all groups hold together"
 
 
@@ -131,9 +131,14 @@ class Measurement:
 
     @property
     def variance(self) -> float:
-        """The variance of the noise on one number, in the statistic's own unit; infinite for a choice."""
-        first = self.mechanisms[0]
-        return first.variance * self.unit * self.unit if isinstance(first, Numeric) else math.inf
+        """The variance of the noise on one number, in the statistic's own unit."""
+        return float(self.mechanisms[0].variance * self.unit * self.unit)  # type: ignore[attr-defined]
+
+    def as_good_as(self, other: "Measurement") -> bool:
+        """Return True if the noise is about that of another measurement of the same statistic, or less."""
+        if self.need.kind == "vote":  # the expected distance from the most frequent value falls with the rate
+            return self.mechanisms[0].rate * _ABOUT >= other.mechanisms[0].rate  # type: ignore[attr-defined, no-any-return]
+        return self.variance <= other.variance * float(_ABOUT)
 
 
 @dataclass(frozen=True)
@@ -271,7 +276,7 @@ def make_plan(
     for one in planned:
         kept = known(one)
         reused = None if kept is None else replace(one, mechanisms=kept.mechanisms, reused=True, release=kept.id)
-        final.append(reused if reused is not None and reused.variance <= one.variance * 1.0001 else one)
+        final.append(reused if reused is not None and reused.as_good_as(one) else one)
     fresh = [i for i, one in enumerate(final) if not one.reused]
     if fresh and len(fresh) < len(final):  # reused releases cost nothing, so the others get their share
         again = _with_noise(

@@ -104,7 +104,7 @@ def ask(
     if not rows.private:
         raise QueryRefused("this question reads public tables only: no privacy is needed. Read them directly.")
     groups, sets = _groups(query, scope)
-    rewrite = _Rewrite([group.term for group in groups], scope)
+    rewrite = _Rewrite([group.term for group in groups], scope, rows.by_row)
     outputs = tuple(_output(node, rewrite, i) for i, node in enumerate(query.expressions))
     _check_names(outputs)
     having = query.args.get("having")
@@ -172,9 +172,10 @@ def _used_columns(query: exp.Select) -> frozenset[str] | None:
 class _Rewrite:
     """Replace groups by `k0 …` and aggregates by `a0 …`; the rest is arithmetic over the answer."""
 
-    def __init__(self, keys: Sequence[Expression], scope: Scope) -> None:
+    def __init__(self, keys: Sequence[Expression], scope: Scope, by_row: bool) -> None:
         self.keys = keys
         self.scope = scope
+        self.by_row = by_row
         self.aggregates: list[Aggregate] = []
         self._seen: dict[exp.Expression, int] = {}
 
@@ -202,7 +203,7 @@ class _Rewrite:
 
     def _aggregate(self, node: exp.Expression) -> int:
         if node not in self._seen:
-            self.aggregates.append(compile_aggregate(node, self.scope))
+            self.aggregates.append(compile_aggregate(node, self.scope, by_row=self.by_row))
             self._seen[node] = len(self.aggregates) - 1
         return self._seen[node]
 

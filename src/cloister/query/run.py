@@ -343,6 +343,9 @@ def _tree_levels(leaves: NDArray[Any], sizes: Sequence[int]) -> list[NDArray[Any
 
 # Estimates
 
+# Rows whose rounding the interval of a sum includes where the schema does not say how many there are.
+_ASSUMED_ROWS = 2.0**24
+
 
 def _estimates(
     plan: Plan, values: Sequence[list[Any]], confidence: Fraction, measured: Sequence[list[Any]] | None = None
@@ -381,11 +384,18 @@ def _estimate(
         levels = tuple(np.asarray(level, dtype=np.float64) * first.unit for level in values[places[0]])
         result: Estimate = aggregate.estimate(Tree(levels, first.mechanisms, first.need.leaves, first.unit), confidence)  # type: ignore[arg-type]
         return result
-    noisy = [_noisy(plan.measurements[place], values[place][0], before[place][0]) for place in places]
+    noisy = [_noisy(plan.measurements[place], values[place][0], before[place][0], plan.size_hint) for place in places]
     answer: Estimate = aggregate.estimate(noisy, confidence)
     return answer
 
 
-def _noisy(one: Measurement, value: Any, measured: Any) -> Noisy:
+def _noisy(one: Measurement, value: Any, measured: Any, rows: int | None) -> Noisy:
+    """Return a measured statistic for the estimators.
+
+    Args:
+        rows: the public number of rows of the smallest private table; each of its units counts for so many at most.
+    """
     shown, before = (np.asarray(numbers, dtype=np.float64) * one.unit for numbers in (value, measured))
-    return Noisy(shown, before, one.mechanisms[0], one.unit)  # type: ignore[arg-type]
+    each = one.sums.copies if one.sums.max_rows is None else one.sums.max_rows
+    most = _ASSUMED_ROWS if rows is None else float(rows * each)
+    return Noisy(shown, before, one.mechanisms[0], one.unit, one.need.rounding, most)  # type: ignore[arg-type]

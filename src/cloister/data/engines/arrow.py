@@ -14,7 +14,7 @@ from cloister.data.dialect import dialect_of
 from cloister.data.schema import Table
 from cloister.privacy.errors import BadSource
 
-__all__ = ["Part", "datasets_of", "is_dataset", "parquet_dataset", "parts_of"]
+__all__ = ["Part", "datasets_of", "is_dataset", "known_to_duckdb", "parquet_dataset", "parts_of"]
 
 _SAY = dialect_of("duckdb")
 _MOST = 2**62  # microseconds that DuckDB holds, with room to spare
@@ -126,6 +126,22 @@ def _passed(name: str, kind: Any) -> tuple[Any, str]:
         step = _STEPS[kind.unit]
         fits = "{0} BETWEEN " + f"{-_MOST // step} AND {_MOST // step}"
         return pa.int64(), f"CASE WHEN {fits} THEN make_timestamp({{0}} * {step}) END"
-    if pa.types.is_decimal256(kind):  # DuckDB has no such type, and reads numbers from text
-        return pa.string(), "{0}"
-    return pa.float32() if pa.types.is_float16(kind) else kind, "{0}"
+    return known_to_duckdb(name, kind), "{0}"
+
+
+def known_to_duckdb(name: str, kind: Any) -> Any:
+    """Return the Arrow type in which DuckDB reads a column: the column's own unless DuckDB has no such type.
+
+    Raises:
+        BadSource: there is none.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_float16(kind):
+        return pa.float32()
+    if pa.types.is_decimal256(kind):  # DuckDB reads numbers from text
+        return pa.large_string()
+    inner = [kind.field(i).type for i in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+    if pa.types.is_union(kind) or any(known_to_duckdb(name, one) != one for one in inner):
+        raise BadSource(f"the column {name:.60} is {kind!s:.60}, which cannot be read. Save it as plain values.")
+    return kind

@@ -159,8 +159,9 @@ class Entry:
             if (record["number"], record["settles"]) != (number, settles):
                 raise ValueError
             words = [record[name] for name in ("kind", "time", "request", "previous")]
-            if not all(isinstance(word, str) for word in (*words, digest, signature)):
+            if not all(isinstance(word, str) for word in (*words, body, digest, signature)):
                 raise TypeError
+            body.encode()  # a ValueError if the stored text is no UTF-8: it has no hash
             kind, time, request, previous = words
             return cls(
                 number, kind, time, lines, request, settles, dict(record["detail"]), previous, digest, signature, body

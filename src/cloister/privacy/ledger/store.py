@@ -71,8 +71,12 @@ class Tables:
 
     def pages(self, after: int | None = None) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the rows of entries in order and in batches; all of them, or those after a number."""
-        after = -(2**31) if after is None else after  # below any number: a row with an invalid one is read too
-        while rows := self._run(_ENTRY + "WHERE number > ? ORDER BY number LIMIT ?", after, _PAGE).fetchall():
+        while True:
+            # The first page has no lower limit: a row with any invalid number is read too.
+            limits, where = ((_PAGE,), "") if after is None else ((after, _PAGE), "WHERE number > ? ")
+            rows = self._run(f"{_ENTRY}{where}ORDER BY number LIMIT ?", *limits).fetchall()
+            if not rows:
+                return
             yield rows
             after = rows[-1][0]
 
@@ -183,7 +187,13 @@ class Sqlite:
         if self._mode != "ro":
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
+        connection.text_factory = _any_text
         return connection
+
+
+def _any_text(raw: bytes) -> str:
+    """Return a stored text, also one that is no UTF-8: no edited row stops a reader, and its check then names it."""
+    return raw.decode("utf-8", "surrogateescape")
 
 
 _LOCK = 0x636C6F6973746572  # "cloister": any constant, if all writers use the same

@@ -33,6 +33,7 @@ __all__ = [
     "concentrated",
     "discrete",
     "discrete_delta",
+    "gaussian_at_least",
     "normal_delta",
     "rho_of",
 ]
@@ -202,6 +203,23 @@ def _tails(sigma: float) -> NDArray[np.float64]:
     weights = np.exp(-((np.arange(math.ceil(15 * sigma) + 15) / sigma) ** 2) / 2)
     above = np.cumsum(weights[::-1])[::-1]
     return np.asarray(above[1 : math.ceil(12 * sigma) + 12] / (2 * above[0] - 1) * (1 + 1e-12))
+
+
+def gaussian_at_least(k: NDArray[Any], sigma: float) -> NDArray[np.float64]:
+    """Return Pr[noise >= k] for each whole k; for a large sigma an upper bound, that of k - 1 of the normal law.
+
+    The bound: p falls away from zero, so for k >= 1 the sum from k on is at most the integral from k - 1 on, and for
+    k <= 0 one minus the sum from 1 - k on is at most one minus the integral from there on. The divisor differs from
+    that of the normal law by less than 1e-76.
+    """
+    if sigma > _DIRECT:
+        from scipy.special import ndtr  # half of this package's import time, and seldom needed
+
+        return np.asarray(np.minimum(ndtr((1 - k) / sigma) * (1 + 1e-12), 1.0))
+    beyond = np.append(_tails(sigma), _tails(sigma)[-1])  # of 0, 1, …: the last one bounds all further ones
+    far = np.abs(np.where(k > 0, k, 1 - k))
+    tail = beyond[np.minimum(far - 1, len(beyond) - 1).astype(np.int64)]
+    return np.asarray(np.where(k > 0, tail, 1 - tail * (1 - 3e-12)))
 
 
 # Calibration to a loss

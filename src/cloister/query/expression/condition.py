@@ -60,6 +60,13 @@ def _sides(node: exp.Binary, scope: Scope) -> tuple[Expression, Expression, bool
     if isinstance(node, exp.EQ | exp.NEQ):
         _refuse_unlisted(node.this, first, [node.expression], scope)
         _refuse_unlisted(node.expression, second, [node.this], scope)
+    return _aligned(node, first, second, scope)
+
+
+def _aligned(
+    node: exp.Binary | exp.Nullif, first: Expression, second: Expression, scope: Scope
+) -> tuple[Expression, Expression, bool]:
+    """Return the compiled sides of a comparison in one type and on one scale, and whether its direction changed."""
     flipped = False
     if second.constant is not None and first.constant is None:
         first, (second,), flipped = _isolated(node.this, first, [second], scope)
@@ -262,9 +269,12 @@ def _coalesce(node: exp.Coalesce, scope: Scope) -> Expression:
 
 
 def _nullif(node: exp.Nullif, scope: Scope) -> Expression:
-    left, right = comparable(compile_term(node.this, scope), compile_term(node.expression, scope))
+    first, second = compile_term(node.this, scope), compile_term(node.expression, scope)
+    left, _ = comparable(first, second)
+    same, other, _ = _aligned(node, first, second, scope)
+    equal = exp.EQ(this=wrap(same.sql), expression=wrap(other.sql))
     return Expression(
-        exp.Nullif(this=left.sql, expression=right.sql),
+        exp.Case(ifs=[exp.If(this=equal, true=exp.Null())], default=left.sql.copy()),
         left.type,
         left.low,
         left.high,
