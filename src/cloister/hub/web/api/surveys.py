@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
@@ -40,6 +40,14 @@ class Facts(BaseModel):
     asked: list[dict[str, Any]] | None = Field(
         None, max_length=60, description="the questions, as Asked.read takes them"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, sent: Any) -> Any:
+        # One problem, not one for each of thousands of unknown fields.
+        if isinstance(sent, dict) and len(sent) > len(cls.model_fields):
+            raise ValueError(f"a survey has at most {len(cls.model_fields)} fields")
+        return sent
 
 
 class NewSurvey(Facts):
