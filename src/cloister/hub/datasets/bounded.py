@@ -33,7 +33,7 @@ _PRELOADED = [
     "cloister.hub.datasets.schema_draft",
     "cloister.hub.jobs.external_tables.check",
     "cloister.hub.policy.text.check",
-    "cloister.hub.surveys.survey",
+    "cloister.hub.surveys.draft",
 ]
 
 

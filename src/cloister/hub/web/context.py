@@ -51,6 +51,7 @@ from cloister.hub.core.database import now
 from cloister.hub.core.models import Person
 from cloister.hub.policy.conditions import Environment
 from cloister.hub.users import sessions, tokens
+from cloister.hub.users.rate_limits import Limiter
 from cloister.hub.web.forms import Form, inside
 from cloister.hub.web.refill import refilled
 from cloister.hub.web.security import client_address, cookie_name, drop_cookie, set_cookie
@@ -70,6 +71,7 @@ _WEIGHTS = {
     ("PUT", "/api/surveys/{name}"): 5,
     ("POST", "/api/surveys/{name}/publish"): 20,
     ("POST", "/surveys/{name}/publish"): 20,
+    ("GET", "/surveys/{name}/publish"): 20,
     ("POST", "/surveys/{name}/add"): 10,
     ("POST", "/surveys/{name}/questions/{question}"): 10,
     ("POST", "/datasets/{name}/policy"): 5,
@@ -104,6 +106,7 @@ class Visitor:
         environment: time, country and network, for policies.
         address: the network address.
         unread: the number of unread notifications.
+        limiter: counts the visitor's requests.
     """
 
     hub: "Hub"
@@ -116,6 +119,16 @@ class Visitor:
     environment: Environment
     address: str
     unread: int = 0
+    limiter: Limiter | None = None
+
+    def count(self, weight: int) -> None:
+        """Count the request as this many more: for work whose size is known once its body is read.
+
+        Raises:
+            TooMany: the visitor has made their requests of this minute.
+        """
+        if self.limiter is not None and weight > 0:
+            self.limiter.check(self.key, weight)
 
     @property
     def who(self) -> Person:
@@ -164,7 +177,8 @@ def visitor(request: Request) -> Visitor:
     request.app.state.limiter.check(f"person/{person.id}" if person else f"address/{address}", weight)
     csrf = session.csrf if session is not None else _stranger_csrf(request, hub)
     environment = Environment(time=now(), country=hub.settings.country, network=address)
-    here = Visitor(hub, person, session, pending, scopes, bool(secret), csrf, environment, address, unread)
+    counted = request.app.state.limiter
+    here = Visitor(hub, person, session, pending, scopes, bool(secret), csrf, environment, address, unread, counted)
     request.state.visitor = here
     return here
 
