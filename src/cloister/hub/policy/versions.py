@@ -16,7 +16,6 @@ from cloister.hub.core import models
 from cloister.hub.policy import signature as envelope
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.text.reader import read
-from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadPolicy, BadSchema, Denied, NotHere, NotNow
 from cloister.privacy.loss import Loss
 
@@ -116,7 +115,12 @@ def publish(
     session.add(models.Policy(dataset_id=dataset.id, number=number, text=text, signature=signature, made_by=person.id))
     session.flush()
     hub.audit.write(
-        session, person.id, "policy.published", f"dataset/{dataset.name}", number=number, hash=fingerprint(text)
+        session,
+        person.id,
+        "policy.published",
+        f"dataset/{dataset.name}",
+        number=number,
+        hash=envelope.digest(hub.key, dataset.name, number, text),
     )
     if note := unverified_note(session, policy):
         from cloister.hub.core.notices import tell  # requests are decided by policies: not at the top
