@@ -1,6 +1,7 @@
 """What a view hides is nowhere: not in plans, jobs, pages, receipts, schemas or invented rows, and not in a hash."""
 
 import io
+import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,10 +9,12 @@ import pytest
 import sqlalchemy as sa
 
 from cloister.data.schema import Schema
-from cloister.hub.core.models import Job
+from cloister.hub.core.models import AuditEntry, Dataset, Job, Version
 from cloister.hub.datasets import datasets, ingest, upload
 from cloister.hub.jobs import gateway
+from cloister.hub.policy import versions
 from cloister.hub.policy.views import TableView, shows_all, visible_schema
+from cloister.privacy.canonical import fingerprint
 
 HIDDEN = ("zzsecretcol", "qqvalue", "qqother", "yyhidden", "xxpersoncol", "vvtable", "wwcol", "uuperson")
 ROWS = "zzsecretcol = 'qqvalue'"
@@ -182,6 +185,78 @@ def test_a_job_keeps_no_statement_that_its_asker_may_not_see(world):
     )
     with world.hub.database.reading() as session:
         assert session.scalar(sa.select(Job.plan).where(Job.id == job.id))["statements"] == []
+
+
+def ask_reviewer(world, who):
+    """Publish that every release needs a reviewer, and ask for one."""
+    text = POLICY.replace("{{lifetime", "{lifetime").replace(
+        "budget: {lifetime: {rho: 4}}", "budget: {lifetime: {rho: 4}, approvals: [{above: nothing, needs: 1}]}"
+    )
+    with world.hub.database.writing() as session:
+        made = session.scalars(sa.select(Dataset).where(Dataset.name == "hidden")).one()
+        versions.publish(world.hub, session, world.owner, made, text)
+    order = gateway.JobOrder("hidden", "query", WORK["query"], "health-research", world.here)
+    return gateway.submit(world.hub, world.people[who], order)
+
+
+def test_a_reviewer_who_may_not_see_the_schema_is_shown_no_statement(world, visits_of):
+    job = ask_reviewer(world, "ada")
+    with world.hub.database.reading() as session:
+        assert session.get(Job, job.id).plan["statements"]
+    reviewer, owner, ada = (visits_of(world)(who) for who in ("reviewer", "owner", "ada"))
+    (waiting,) = reviewer.api.get("/api/requests").json()["waiting"]
+    assert waiting["plan"]["statements"] == []
+    assert waiting["plan"]["lines"]
+    number = waiting["id"]
+    assert reviewer.api.get(f"/api/requests/{number}").json()["plan"]["statements"] == []
+    assert "What the engine will run" not in reviewer.get(f"/requests/{number}").text
+    for one in (owner, ada):
+        assert one.api.get(f"/api/requests/{number}").json()["plan"]["statements"]
+        assert "What the engine will run" in one.get(f"/requests/{number}").text
+    assert ada.api.get(f"/api/jobs/{job.id}").json()["plan"]["statements"]
+
+
+def test_an_asker_whose_view_was_narrowed_since_is_shown_no_statement(world, visits_of):
+    job = ask_reviewer(world, "ada")
+    with world.hub.database.writing() as session:
+        made = session.scalars(sa.select(Dataset).where(Dataset.name == "hidden")).one()
+        text = versions.newest(session, made).text.replace("    may: [see schema, query]", "    may: [query]")
+        versions.publish(world.hub, session, world.owner, made, text)
+    ada = visits_of(world)("ada")
+    assert ada.api.get(f"/api/jobs/{job.id}").json()["plan"]["statements"] == []
+    assert "What the engine" not in ada.get(f"/jobs/{job.id}").text
+
+
+def test_no_route_shows_the_digest_of_a_plans_basis_and_it_is_keyed(world, visits_of):
+    job = ask_reviewer(world, "cleo")
+    with world.hub.database.reading() as session:
+        kept = session.get(Job, job.id).plan[gateway.BASIS]
+        version = session.scalars(sa.select(Version).where(Version.dataset_id == job.dataset_id)).one()
+    for who in ("cleo", "reviewer", "owner"):
+        one = visits_of(world)(who)
+        for path in ("/api/requests", "/api/requests/1", "/requests/1", f"/api/jobs/{job.id}", f"/jobs/{job.id}"):
+            text = one.api.get(path).text if path.startswith("/api") else one.get(path).text
+            assert kept not in text, (who, path)
+            assert gateway.BASIS not in text
+    grp = "CASE WHEN yyhidden > 3 THEN 'a' ELSE 'b' END"
+    view = {"people": {"columns": ["age", "grp", "human"], "rows": ROWS, "transforms": {"grp": grp}}}
+    facts = {"version": version.id, "tables": ["people"], "view": view}
+    told = json.dumps(facts, sort_keys=True)
+    assert kept == world.hub.keys.mac(told.encode(), "basis of a plan")
+    assert kept != fingerprint(told)
+
+
+def test_a_label_holds_no_plain_digest_of_the_policy(world, visits_of):
+    cleo = visits_of(world)("cleo")
+    number = cleo.api.post("/api/datasets/hidden/jobs", json=asked("query")).json()["id"]
+    world.work()
+    label = json.loads(cleo.api.get(f"/api/jobs/{number}").json()["result"]["label"])["label"]
+    with world.hub.database.reading() as session:
+        made = session.scalars(sa.select(Dataset).where(Dataset.name == "hidden")).one()
+        text = versions.newest(session, made).text
+        written = [str(one.detail) for one in session.scalars(sa.select(AuditEntry))]
+    assert label["hash"] != fingerprint(text)
+    assert not any(fingerprint(text) in one for one in written)
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,29 @@ def test_an_address_must_look_like_one(hub, operator, bad):
         user_actions.invite(hub, operator, email=bad, roles=[])
 
 
+UNMAILABLE = ["a@[", 'é@<,"', ',(]:?@.").\\', "ü@x.example", "a@bücher.example", ".a@b.org", "a..b@c.org", "a@b..org"]
+UNMAILABLE += [
+    "a@-b.org",
+    "a@b_c.org",
+    "a@[127.0.0.1]",
+    '"a b"@c.org',
+    "a@b.org,c@d.org",
+    "a@b.org>",
+    "x" * 65 + "@b.org",
+]
+
+
+@pytest.mark.parametrize("bad", UNMAILABLE)
+def test_an_address_that_no_mail_server_need_accept_is_refused(hub, operator, bad):
+    with pytest.raises(BadForm, match="email: give"):
+        user_actions.invite(hub, operator, email=bad, roles=[])
+
+
+@pytest.mark.parametrize("good", ["o'neil+x@b.org", "a@xn--bcher-kva.example", "root@localhost", "A.B@C.D.org"])
+def test_an_address_that_any_mail_server_accepts_is_taken(hub, operator, good):
+    assert user_actions.invite(hub, operator, email=good, roles=[])
+
+
 def test_somebody_with_an_account_is_not_invited_again(hub, operator):
     with pytest.raises(NotNow):
         user_actions.invite(hub, operator, email="OP@hub.org", roles=[])

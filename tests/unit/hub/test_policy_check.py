@@ -1,5 +1,6 @@
 """Policies have unit tests, which pass, fail and explain."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,45 @@ def test_every_expectation_can_fail(old, new, told):
 def test_a_page_of_tests_is_read_as_strictly(tests, told):
     with pytest.raises(BadPolicy, match=f"page of tests has.*\n.*{told}"):
         run(page("one-dataset.yaml"), tests)
+
+
+BASE = "dataset: dif\npurposes: [education]\nbudget: {lifetime: {rho: 0.2}}\nroles:\n"
+
+
+def many_roles(count):
+    return BASE + "".join(f"  r{at}: {{who: {{roles: [operator]}}, may: [query]}}\n" for at in range(count))
+
+
+def test_roles_times_cases_are_bounded_before_they_are_tried():
+    tests = "cases:\n" + "- {operation: x, expect: allowed}\n" * 1000
+    with pytest.raises(BadPolicy, match="1,000 roles times 1,000 cases are more than 20,000"):
+        run(many_roles(1000), tests)
+
+
+def test_reasons_are_told_for_the_first_failed_cases_only():
+    tests = "cases:\n" + "- {operation: x, expect: allowed}\n" * 1000
+    report = str(run(many_roles(20), tests))
+    assert "1000 cases, 1000 not as expected" in report
+    assert len(report) < 200_000
+
+
+def test_expected_views_are_bounded():
+    sees = ", ".join(f"t{at}: x" for at in range(600))
+    tests = "cases:\n" + f"- {{operation: x, expect: allowed, sees: {{{sees}}}}}\n" * 2
+    with pytest.raises(BadPolicy, match="1,000 views and columns"):
+        run(many_roles(1), tests)
+
+
+def test_a_page_of_mistakes_is_refused_before_each_is_described():
+    people = "".join(f"  person number {at}: {{person: a@b.org}}\n" for at in range(1000))
+    cases = "".join(f"- {{given: {{who: persom numbef {at}}}, operation: x, expect: allowed}}\n" for at in range(900))
+    began = time.process_time()
+    with pytest.raises(BadPolicy, match="900 problems") as caught:
+        run(many_roles(1), f"people:\n{people}cases:\n{cases}")
+    assert time.process_time() - began < 10
+    assert len(str(caught.value)) < 100_000
+
+
+def test_reading_ends_after_a_thousand_problems():
+    with pytest.raises(BadPolicy, match="more than 1,000 problems"):
+        run(many_roles(1), "cases:\n" + "- {a: 1, b: 2, c: 3, operation: x, expect: allowed}\n" * 1000)

@@ -1,5 +1,8 @@
 """Policies in the database: signed, numbered, owned, and bound to the budget that was promised."""
 
+import random
+import time
+
 import pytest
 import sqlalchemy as sa
 
@@ -132,6 +135,23 @@ def test_what_is_refused_leaves_no_trace(hub, world):
     with hub.database.reading() as session:
         assert versions.newest(session, world[2]) is None
         assert session.scalars(sa.select(AuditEntry).where(AuditEntry.action == "policy.published")).all() == []
+
+
+@pytest.mark.parametrize("alphabet", ["abcdefghijklmnopqrstuvwxyz", "ab", "a"])
+@pytest.mark.parametrize("count", [499, 3000, 30_000])
+def test_a_difference_of_long_texts_is_told_at_once(alphabet, count):
+    def text(seed):
+        draw = random.Random(seed)
+        return "".join("".join(draw.sample(alphabet, len(alphabet))) + "\n" for _ in range(count))
+
+    old, new = "same\n" + text(1) + "end", "same\n" + text(2) + "more\nend"
+    began = time.process_time()
+    lines = versions.difference(old, new)
+    assert time.process_time() - began < 2
+    assert [line for sign, line in lines if sign in " -"] == old.splitlines()
+    assert [line for sign, line in lines if sign in " +"] == new.splitlines()
+    assert lines[0] == (" ", "same")
+    assert lines[-1] == (" ", "end")
 
 
 def test_a_difference_is_told_line_by_line():

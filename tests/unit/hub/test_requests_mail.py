@@ -35,6 +35,7 @@ class Server(socketserver.ThreadingTCPServer):
 
     def __init__(self, host="127.0.0.1", refuses=(), tls=None, at_once=False):
         super().__init__((host, 0), Conversation)
+        self.refusal = "550 nobody of that name"
         self.got, self.refuses, self.tls, self.at_once, self.signed_in = [], refuses, tls, at_once, []
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -76,7 +77,7 @@ class Conversation(socketserver.StreamRequestHandler):
                 self.server.signed_in.append(base64.b64decode(line.split()[2]).split(b"\0")[1:])
                 self.say("235 welcome")
             elif word == "RCPT" and any(one in line for one in self.server.refuses):
-                self.say("550 nobody of that name")
+                self.say(self.server.refusal)
             elif word == "DATA":
                 self.say("354 go on")
                 lines = []
@@ -230,6 +231,66 @@ def test_an_address_that_is_refused_does_not_stop_the_others(open_hub, server):
     assert deliver(hub) == 1
     assert [one["To"] for one in server.got] == ["bob@clinic.example"]
     assert unsent(hub) == 0
+
+
+ODD = ["a@[", 'é@<,"', ',(]:?@.").\\', "ü@x.example", "two\nlines@x.example", "@", ""]
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("verified", [None, 1.0])
+def test_an_address_that_cannot_be_written_to_is_given_up_and_the_others_get_their_mail(
+    open_hub, server, odd, verified
+):
+    hub, ann, bob = open_hub(smtp_url=server.address())
+    with hub.database.writing() as session:  # as older versions accepted them
+        one = session.get(Person, ann.id)
+        one.email, one.verified, one.verify_asked = odd, verified, None if verified else now()
+    leave(hub, ann, "First.")
+    leave(hub, bob, "Second.")
+    assert deliver(hub) == 1
+    assert [one["To"] for one in server.got] == ["bob@clinic.example"]
+    assert (deliver(hub), unsent(hub)) == (0, 0)
+
+
+def test_a_text_that_cannot_be_written_is_given_up_and_the_others_are_sent(open_hub, server, monkeypatch):
+    hub, ann, bob = open_hub(smtp_url=server.address())
+    leave(hub, ann, "First.")
+    leave(hub, bob, "Second.")
+    real = email.message.EmailMessage.set_content
+
+    def fail(message, text, *more):
+        if "First" in text:
+            raise RuntimeError("ZZSECRETZZ")
+        return real(message, text, *more)
+
+    monkeypatch.setattr(email.message.EmailMessage, "set_content", fail)
+    assert deliver(hub) == 1
+    assert unsent(hub) == 0
+
+
+def test_an_address_that_is_not_accepted_now_is_tried_again_without_holding_up_the_others(open_hub, server):
+    server.refuses, server.refusal = ("ann@",), "450 not now"
+    hub, ann, bob = open_hub(smtp_url=server.address())
+    leave(hub, ann, "First.")
+    leave(hub, bob, "Second.")
+    with pytest.raises(StoreFailed, match="tried again"):
+        deliver(hub)
+    assert [one["To"] for one in server.got] == ["bob@clinic.example"]
+    server.refuses = ()
+    assert deliver(hub) == 1
+
+
+def test_a_link_that_is_never_accepted_is_given_up_after_seven_days(open_hub, server):
+    server.refuses, server.refusal = ("ann@",), "450 not now"
+    hub, ann, _ = open_hub(smtp_url=server.address())
+    first = now() - 6.9 * 86400
+    with hub.database.writing() as session:
+        one = session.get(Person, ann.id)
+        one.verified, one.verify_asked = None, first
+    with pytest.raises(StoreFailed):
+        deliver(hub)
+    with hub.database.reading() as session:
+        assert session.get(Person, ann.id).verify_asked == pytest.approx(first)
 
 
 def test_no_mail_goes_to_another_machine_without_tls(open_hub):

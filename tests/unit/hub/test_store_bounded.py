@@ -172,7 +172,7 @@ def test_one_caller_has_one_under_way_and_the_line_is_short():
     try:
         while bounded._CALLERS.total() < 3:
             time.sleep(0.01)
-        with pytest.raises(TooMany, match="a file of yours"):
+        with pytest.raises(TooMany, match="a file or text of yours"):
             run_bounded(SMALL, operator.add, 1, 1, caller="ada")
         assert run_bounded(SMALL, operator.add, 1, 1, caller="dora") == 2
         with bounded._in_line(None), pytest.raises(TooMany, match="others are having"):

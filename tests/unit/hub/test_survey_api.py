@@ -11,7 +11,8 @@ from fastapi.testclient import TestClient
 
 from cloister.client import Client
 from cloister.hub.core.models import AuditEntry
-from cloister.hub.surveys import proof
+from cloister.hub.surveys import proof, survey
+from cloister.hub.surveys.question import SurveyQuestion
 from cloister.hub.users import tokens
 from cloister.hub.web.app import create_app
 from cloister.privacy.errors import BadForm, NotHere, NotNow
@@ -72,6 +73,58 @@ def test_a_wrong_survey_is_refused_with_a_sentence(call, wrong):
     answer = call().post("/api/surveys", json={**FACTS, **wrong})
     assert answer.status_code == 422
     assert set(answer.json()) == {"code", "message", "way_out"}
+
+
+def many(count):
+    levels = [{"name": f"l{at}", "epsilon": f"{1000 + 7 * at}/{1001 + count}"} for at in range(6)]
+    return [
+        {
+            "id": f"q{at}",
+            "type": "choice",
+            "text": "t",
+            "options": ["a", "b", *(f"o{k}" for k in range(at))],
+            "levels": levels,
+        }
+        for at in range(count)
+    ]
+
+
+def test_a_long_draft_is_certified_and_opened_in_a_process_of_its_own(call):
+    web = call()
+    began = time.process_time()
+    assert web.post("/api/surveys", json={"name": "long-one", **FACTS, "asked": many(20)}).status_code == 201
+    assert web.put("/api/surveys/long-one", json={"asked": many(20)[:18]}).status_code == 200
+    assert web.post("/api/surveys/long-one/publish").json()["open"] is True
+    assert time.process_time() - began < 2
+
+
+def test_a_wrong_name_is_refused_before_the_questions_are_certified(call, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("questions were read")
+
+    web = call()
+    assert web.post("/api/surveys", json={"name": "sleep", **FACTS}).status_code == 201
+    assert web.post("/api/surveys/sleep/publish").status_code == 200
+    monkeypatch.setattr(survey, "read_bounded", never)
+    for name in ("XXX", "sleep"):
+        assert web.post("/api/surveys", json={"name": name, **FACTS}).status_code == 422
+    assert web.put("/api/surveys/sleep", json={"asked": ASKED}).status_code == 409
+    assert web.put("/api/surveys/none", json={"asked": ASKED}).status_code == 404
+
+
+def test_a_long_draft_counts_in_proportion_to_its_questions(call):
+    web = call()
+    counted = []
+    web.app.state.limiter.check = lambda key, weight=1: counted.append(weight)
+    web.post("/api/surveys", json={"name": "long-one", **FACTS, "asked": [{}] * 60})
+    assert sum(counted) == 30
+
+
+def test_days_of_two_centuries_are_listed_once():
+    began = time.process_time()
+    told = {"id": "q", "type": "date", "text": "t", "low": "1900-01-01", "high": "2099-12-31", "step": "year"}
+    SurveyQuestion.read(told)
+    assert time.process_time() - began < 3
 
 
 def test_advice_compares_mechanisms_and_says_what_is_missing(call):

@@ -246,6 +246,98 @@ def test_forms_are_parsed_only_after_rights_are_checked(hospital_hub, monkeypatc
         assert page.post(path, params={"csrf": csrf}, headers=kind, content=b"--b--\r\n").status_code == 404
 
 
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+@pytest.mark.parametrize("body", [b"&" * (2**21 - 10), b"a=" + b"%41" * 600_000, b"a&" * 1_000_000, b"=&" * 40_000])
+def test_a_form_of_a_stranger_is_refused_before_it_is_parsed(hospital_hub, body):
+    web = TestClient(create_app(hospital_hub.hub), raise_server_exceptions=False)
+    began = time.process_time()
+    answer = web.post("/sign-in", content=body, headers=FORM)
+    assert answer.status_code == 422
+    assert "64 KB" in answer.text
+    assert time.process_time() - began < 0.5
+
+
+def test_a_form_has_a_number_of_fields_that_is_checked_before_it_is_parsed(hospital_hub):
+    page, csrf = browser(hospital_hub)
+    for body in (b"&" * (2**21 - 10), b"a&" * 1_000_000):
+        began = time.process_time()
+        answer = page.post("/account/password", content=body, headers=FORM)
+        assert answer.status_code == 422
+        assert "2,000 fields" in answer.text
+        assert time.process_time() - began < 0.5
+    page.post("/account", content=f"csrf={csrf}&name=%C3%A9+x&b".encode(), headers=FORM)
+
+
+@pytest.mark.parametrize("path", ["/api/surveys", "/api/datasets/visits/versions", "/api/datasets/visits/plan"])
+def test_a_body_of_very_many_members_is_refused_in_few_words_before_it_is_checked(hospital_hub, path):
+    web = program(hospital_hub)
+    unknown = json.dumps({"name": "abc", **{str(number): 1 for number in range(190_000)}})
+    numbers = json.dumps({"uploads": list(range(190_000)), "asked": [{}] * 100})
+    nested = json.dumps({"name": "abc", "asked": [[]] * 100_000})
+    for body in (unknown, numbers, nested):
+        began = time.process_time()
+        answer = web.post(path, content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 413
+        assert answer.json()["code"] == "CLO-506"
+        assert len(answer.content) < 1000
+        assert time.process_time() - began < 0.5
+    few = json.dumps({"name": "abc", **{str(number): 1 for number in range(4_000)}})
+    answer = web.post(path, content=few, headers={"content-type": "application/json"})
+    assert answer.status_code in (404, 422)
+    assert len(answer.content) < 5000
+
+
+def test_commas_in_a_text_are_no_members(hospital_hub):
+    text = "a, [b], {c} " * 5000
+    answer = program(hospital_hub, "owner").put("/api/datasets/visits/policy", json={"text": text + '\\"' * 10})
+    assert answer.status_code == 422
+    assert "the policy has a problem" in answer.text
+
+
+def test_one_person_holds_a_part_of_the_threads_only(hospital_hub, monkeypatch):
+    """Forty slow requests of Ada are under way; Ben is answered at once."""
+    hold, app, begun = threading.Event(), create_app(hospital_hub.hub), []
+
+    def slow(session, person):
+        begun.append(person.email)
+        if person.email.startswith("ada"):
+            hold.wait(30)
+        return []
+
+    monkeypatch.setattr(surveys, "mine", slow)
+    with hospital_hub.hub.database.writing() as session:
+        secrets = {who: tokens.make(session, hospital_hub.people[who], "t", ["read"], 3) for who in ("ada", "ben")}
+
+    async def get(who):
+        status = []
+
+        async def receive():
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message):
+            status.append(message.get("status"))
+
+        told = [(b"authorization", f"Bearer {secrets[who]}".encode())]
+        scope = {"type": "http", "method": "GET", "path": "/api/surveys", "query_string": b"", "headers": told}
+        await app({**scope, "root_path": "", "scheme": "http", "client": ("127.0.0.1", 1)}, receive, send)
+        return status[0]
+
+    async def ask():
+        many = [asyncio.create_task(get("ada")) for _ in range(60)]
+        await asyncio.sleep(2)
+        held = len(begun)
+        other = await asyncio.wait_for(get("ben"), 10)
+        hold.set()
+        return held, other, set(await asyncio.gather(*many))
+
+    try:
+        assert asyncio.run(ask()) == (10, 200, {200})
+    finally:
+        hold.set()
+
+
 def test_a_body_that_does_not_come_is_given_up(monkeypatch):
     monkeypatch.setattr("cloister.hub.web.security._SILENCE_S", 0.05)
     caught = []

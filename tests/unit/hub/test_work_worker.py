@@ -7,6 +7,7 @@ import time
 
 import pytest
 import sqlalchemy as sa
+from fastapi.testclient import TestClient
 
 from cloister.hub.core import heartbeats
 from cloister.hub.core.child_process import memory_of
@@ -17,6 +18,7 @@ from cloister.hub.jobs.maintenance import Chores, prepare_versions, remove_old_r
 from cloister.hub.jobs.runner import owner_detail, run_job
 from cloister.hub.jobs.trust_model import TRUST_MODELS, trust_model_of
 from cloister.hub.jobs.worker import work
+from cloister.hub.web.app import create_app
 from cloister.privacy.errors import BadName, NotHere, NotNow
 from cloister.privacy.loss import Loss, rho
 
@@ -348,6 +350,64 @@ def test_a_worker_goes_on_after_the_database_was_locked(hospital_hub, monkeypatc
         thread.join()
     assert len(failed) == 3
     assert hospital_hub.job(job.id).state == "done"
+
+
+def test_a_worker_goes_on_after_any_error_of_its_housekeeping(hospital_hub, monkeypatch):
+    job, stop, failed = hospital_hub.submit("ada"), threading.Event(), []
+
+    def broken(*_, **__):
+        failed.append(1)
+        raise AttributeError("ZZSECRETZZ")
+
+    real = queue.claim
+    monkeypatch.setattr(maintenance.mail, "deliver", broken)
+    monkeypatch.setattr(worker, "prepare_versions", broken)
+    monkeypatch.setattr(worker, "_VERSIONS_EVERY_S", 0.2)
+    monkeypatch.setattr(worker, "_SLOWEST_S", 0.05)
+    monkeypatch.setattr(queue, "claim", lambda *a, **k: broken() if len(failed) < 4 else real(*a, **k))
+    thread = threading.Thread(target=work, args=(hospital_hub.hub, "thread", stop))
+    thread.start()
+    try:
+        end = time.monotonic() + 30
+        while hospital_hub.job(job.id).state != "done" and time.monotonic() < end:
+            time.sleep(0.02)
+    finally:
+        stop.set()
+        thread.join()
+    assert hospital_hub.job(job.id).state == "done"
+
+
+def test_a_worker_that_keeps_dying_is_told_by_the_health_check(hospital_hub, monkeypatch):
+    hub, stop = hospital_hub.hub, threading.Event()
+    web = TestClient(create_app(hub))
+    heartbeats.beat(hub.folder, "another")
+    assert web.get("/health").json()["workers"] == "ok"
+    died = []
+
+    class Child:
+        pid = 0
+
+        def __init__(self, **_):
+            pass
+
+        def start(self):
+            died.append(1)
+            if len(died) == 5:
+                stop.set()
+
+        def is_alive(self):
+            return False
+
+    context = worker.multiprocessing.get_context("spawn")
+    monkeypatch.setattr(context, "Process", Child)
+    monkeypatch.setattr(worker.multiprocessing, "get_context", lambda _: context)
+    monkeypatch.setattr(worker, "_RESTART_S", 0.0)
+    worker.run(hub, stop)
+    said = web.get("/health")
+    assert said.status_code == 503
+    assert said.json()["workers"].startswith("failing: 4 times in the last minute")
+    monkeypatch.setattr(heartbeats, "now", lambda: time.time() + 120)
+    assert heartbeats.failures(hub.folder) == 0
 
 
 def test_a_worker_says_that_it_lives_while_the_database_is_locked(hospital_hub):

@@ -2,16 +2,19 @@
 
 A worker calls `deliver`.
 
-A notification is marked as mailed before it is sent, so that two workers never send it twice. If sending fails, the
-mark is removed and it is tried again. A process that dies in between loses the e-mail; the page still shows the
-notification.
+A notification is marked as mailed before it is sent, so that two workers never send it twice. If the server cannot be
+used now, the mark is removed and it is tried again. An e-mail that cannot be written, or that the server refuses for
+good, keeps its mark, so it is given up; it never holds up the others. A process that dies in between loses the e-mail;
+the page still shows the notification.
 """
 
+import logging
 import os
 import smtplib
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.headerregistry import Address
 from email.message import EmailMessage
 from email.utils import formatdate, make_msgid
 from pathlib import Path
@@ -21,6 +24,7 @@ from urllib.parse import unquote, urlsplit
 import sqlalchemy as sa
 
 from cloister.hub.core.database import now
+from cloister.hub.core.logs import error_facts
 from cloister.hub.core.models import Notice, Person
 from cloister.privacy.errors import BadName, NotNow, StoreFailed
 
@@ -30,10 +34,17 @@ if TYPE_CHECKING:
 
 __all__ = ["deliver"]
 
+_LOG = logging.getLogger("cloister.hub.mail")
 _DAYS = 7  # older notifications are not mailed when a mail server is set up
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _TIMEOUT_S = 20
 _Send = Callable[[str, EmailMessage], None]  # file name, message
+_DOWN = (smtplib.SMTPServerDisconnected, smtplib.SMTPConnectError, smtplib.SMTPHeloError)
+_CLOSING = 421  # the server ends the connection
+
+
+class _Later(Exception):
+    """One e-mail is not accepted now; the others may be."""
 
 
 def deliver(hub: "Hub", most: int = 100) -> int:
@@ -47,12 +58,16 @@ def deliver(hub: "Hub", most: int = 100) -> int:
     waiting, unverified = _waiting(hub, most), _unverified(hub, most)
     if not waiting and not unverified:
         return 0
-    sent = 0
+    sent, later = 0, 0
     with _sender(hub.settings) as send:
-        for number in unverified:
-            sent += _send_link(hub, number, send)
-        for number in waiting:
-            sent += _send_one(hub, number, send)
+        for one, numbers in ((_send_link, unverified), (_send_one, waiting)):
+            for number in numbers:
+                try:
+                    sent += one(hub, number, send)
+                except _Later:
+                    later += 1
+    if later:
+        raise StoreFailed(f"the mail server did not accept {later:,} e-mails now. They are tried again.")
     return sent
 
 
@@ -62,7 +77,8 @@ def _unverified(hub: "Hub", most: int) -> list[int]:
         Person.verify_asked > now() - _DAYS * 86400, Person.verified.is_(None), Person.active
     )
     with hub.database.reading() as session:
-        return list(session.scalars(wanted.order_by(Person.id).limit(most)))
+        # At random: those that fail each time are not always the first.
+        return list(session.scalars(wanted.order_by(sa.func.random()).limit(most)))
 
 
 def _send_link(hub: "Hub", number: int, send: _Send) -> bool:
@@ -70,6 +86,7 @@ def _send_link(hub: "Hub", number: int, send: _Send) -> bool:
     from cloister.hub.users.accounts import make_verify_link  # accounts send notifications: not at the top
 
     with hub.database.writing() as session:
+        asked = session.scalar(sa.select(Person.verify_asked).where(Person.id == number))
         mine = sa.update(Person).where(Person.id == number, Person.verify_asked.is_not(None)).values(verify_asked=None)
         if session.execute(mine.returning(Person.id)).first() is None:
             return False  # another worker has it
@@ -78,23 +95,24 @@ def _send_link(hub: "Hub", number: int, send: _Send) -> bool:
             link = f"{hub.settings.address.rstrip('/')}/verify/{make_verify_link(session, None, person)}"
         except NotNow:
             return False
-        message = _addressed(hub.settings, person, f"v{number}")
-    if message is None:
-        return False
-    message["Subject"] = f"{hub.settings.name}: verify your e-mail address"
-    message.set_content(
-        f"An account at {hub.settings.name} was made with this address. If it is yours, sign in and open this link "
+        to = person.email
+    name, at = f"verify-{number:08d}", hub.settings.name
+    text = (
+        f"An account at {at} was made with this address. If it is yours, sign in and open this link "
         f"within seven days:\n\n{link}\n\nIf it is not yours, do nothing: the address stays unverified, and nobody "
-        f"gets a right by it.\n\n-- \n{hub.settings.name}\n"
+        f"gets a right by it.\n\n-- \n{at}\n"
     )
-    again = sa.update(Person).where(Person.id == number).values(verify_asked=now())
-    return _sent(hub, f"verify-{number:08d}", message, send, again)
+    # The time of the first attempt stays: one that fails each time ends after seven days.
+    again = sa.update(Person).where(Person.id == number).values(verify_asked=asked)
+    return _sent(
+        hub, name, lambda: _message(hub.settings, to, f"v{number}", "verify your e-mail address", text), send, again
+    )
 
 
 def _waiting(hub: "Hub", most: int) -> list[int]:
     fresh = sa.select(Notice.id).where(~Notice.mailed, Notice.created > now() - _DAYS * 86400)
     with hub.database.reading() as session:
-        return list(session.scalars(fresh.order_by(Notice.id).limit(most)))
+        return sorted(session.scalars(fresh.order_by(sa.func.random()).limit(most)))  # as above
 
 
 def _send_one(hub: "Hub", number: int, send: _Send) -> bool:
@@ -106,47 +124,72 @@ def _send_one(hub: "Hub", number: int, send: _Send) -> bool:
         person = session.get(Person, notice.person_id)
         # Nothing is sent to an unverified address: it may belong to another person.
         known = person is not None and person.active and person.verified is not None
-        message = _message(hub.settings, person, notice) if person is not None and known else None
-    if message is None:
+        to = person.email if person is not None and known else None
+        said, link, time = notice.text, notice.link, notice.created
+    if to is None:
         return False
+    at = f"\n\n{hub.settings.address.rstrip('/')}{link}" if link else ""
+    text = f"{said}{at}\n\n-- \n{hub.settings.name}\n"
     again = sa.update(Notice).where(Notice.id == number).values(mailed=False)
-    return _sent(hub, f"notice-{number:08d}", message, send, again)
+    name = f"notice-{number:08d}"
+    return _sent(hub, name, lambda: _message(hub.settings, to, str(number), said, text, time), send, again)
 
 
-def _sent(hub: "Hub", name: str, message: EmailMessage, send: _Send, undo: sa.Update) -> bool:
-    """Send an e-mail; if that fails, run `undo` so that it is tried again."""
+def _sent(hub: "Hub", name: str, write: Callable[[], EmailMessage], send: _Send, undo: sa.Update) -> bool:
+    """Write and send an e-mail; if it may be accepted later, run `undo` so that it is tried again.
+
+    Raises:
+        StoreFailed: the folder or the server cannot be used now.
+        _Later: the server does not accept this e-mail now.
+    """
     try:
-        send(name, message)
-    except smtplib.SMTPRecipientsRefused:
-        return False  # that address accepts no mail: a retry would not help
-    except (OSError, smtplib.SMTPException) as error:
+        send(name, write())
+    except Exception as error:  # the e-mail package raises many kinds for an address or a text that it cannot write
+        down, later = _is_down(error), _is_later(error)
+        if not down and not later:  # a retry would not help
+            _LOG.warning("an e-mail was given up", extra={"facts": {"name": name, **error_facts(error)}})
+            return False
         with hub.database.writing() as session:
             session.execute(undo)
-        raise StoreFailed(f"e-mails cannot be sent now ({type(error).__name__}). They are tried again.") from None
+        if down:
+            raise StoreFailed(f"e-mails cannot be sent now ({type(error).__name__}). They are tried again.") from None
+        raise _Later from None
     return True
 
 
-def _addressed(settings: "Settings", person: Person, number: str, time: float | None = None) -> EmailMessage | None:
-    """Return an e-mail without subject and text; None if nothing can be sent to the user's address."""
-    message = EmailMessage()
-    try:
-        message["To"] = person.email
-    except ValueError:
-        return None  # not an address that mail could go to
+def _is_down(error: Exception) -> bool:
+    """Return True if the folder or the server, not one e-mail, is the problem."""
+    if isinstance(error, smtplib.SMTPException):
+        return isinstance(error, _DOWN) or _CLOSING in _codes(error)
+    return isinstance(error, OSError)
+
+
+def _is_later(error: Exception) -> bool:
+    """Return True if the server may accept the same e-mail later."""
+    if isinstance(error, smtplib.SMTPSenderRefused):  # that is the setting CLOISTER_MAIL_FROM: the operator mends it
+        return True
+    codes = _codes(error)
+    return bool(codes) and all(400 <= code < 500 for code in codes)
+
+
+def _codes(error: Exception) -> list[int]:
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        return [code for code, _ in error.recipients.values()]
+    return [int(error.smtp_code)] if isinstance(error, smtplib.SMTPResponseException) else []
+
+
+def _message(
+    settings: "Settings", to: str, number: str, subject: str, text: str, time: float | None = None
+) -> EmailMessage:
+    """Return an e-mail. Raises any kind of error for an address or a text that cannot be written."""
+    message, line = EmailMessage(), " ".join(subject.split())
+    message["To"] = Address(addr_spec=to)
     message["From"] = settings.mail_from
     message["Date"] = formatdate(time)
     message["Message-ID"] = make_msgid(number, settings.mail_from.rpartition("@")[2] or "localhost")
     message["Auto-Submitted"] = "auto-generated"
-    return message
-
-
-def _message(settings: "Settings", person: Person, notice: Notice) -> EmailMessage | None:
-    message = _addressed(settings, person, str(notice.id), notice.created)
-    if message is None:
-        return None
-    message["Subject"] = f"{settings.name}: {notice.text if len(notice.text) <= 90 else notice.text[:89] + '…'}"
-    link = f"\n\n{settings.address.rstrip('/')}{notice.link}" if notice.link else ""
-    message.set_content(f"{notice.text}{link}\n\n-- \n{settings.name}\n")
+    message["Subject"] = f"{settings.name}: {line if len(line) <= 90 else line[:89] + '…'}"
+    message.set_content(text)
     return message
 
 

@@ -1,4 +1,4 @@
-"""Heartbeats of workers: a small file for each, written every few seconds while its process lives.
+"""Heartbeats of workers: a small file for each, written every few seconds while its process lives; and their failures.
 
 Files, unlike rows, can be written while the database is locked, and read without waiting for its writers.
 """
@@ -7,10 +7,13 @@ from pathlib import Path
 
 from cloister.hub.core.database import now
 
-__all__ = ["LOST_S", "beat", "last", "living", "tidy"]
+__all__ = ["LOST_S", "beat", "failures", "last", "living", "note_failure", "tidy"]
 
 LOST_S = 30.0  # a worker that has been silent for this long is assumed dead
 _FORGOTTEN_S = 86_400.0
+_RECENT_S = 60.0
+_FAILURES = ".failures"  # one line for each, with its time
+_LONGEST = 64 * 1024
 
 
 def beat(folder: Path, worker: str) -> None:
@@ -44,6 +47,28 @@ def tidy(folder: Path) -> None:
     for name, time in beats.items():
         if time < now() - _FORGOTTEN_S and time < newest:  # the newest stays: it shows when there was one
             (folder / "workers" / name).unlink(missing_ok=True)
+
+
+def note_failure(folder: Path) -> None:
+    """Record that a worker's process died or could not do its work. Never raises: the worker must go on."""
+    path = folder / "workers" / _FAILURES
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        if path.exists() and path.stat().st_size > _LONGEST:
+            path.unlink(missing_ok=True)
+        with path.open("a", encoding="ascii") as file:
+            file.write(f"{now()}\n")
+    except OSError:
+        pass
+
+
+def failures(folder: Path) -> int:
+    """Return how often workers failed in the last minute."""
+    try:
+        lines = (folder / "workers" / _FAILURES).read_text(encoding="ascii").split()
+        return sum(float(line) > now() - _RECENT_S for line in lines)
+    except (OSError, ValueError):
+        return 0
 
 
 def _beats(folder: Path) -> dict[str, float]:

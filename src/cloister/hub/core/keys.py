@@ -8,6 +8,7 @@ Of the secret of a session, a token or a link only a hash is stored.
 """
 
 import hashlib
+import hmac
 import os
 import secrets
 import stat
@@ -114,6 +115,10 @@ class MasterKey:
     def open(self, data: bytes, label: str) -> bytes:
         """Open what was sealed under this label."""
         return unseal(self._key, data, label)
+
+    def mac(self, data: bytes, label: str) -> str:
+        """Return a digest that only this key can make: nobody else can try guesses of the data against it."""
+        return hmac.new(subkey(self._key, label), data, hashlib.sha256).hexdigest()
 
     def new_data_key(self, name: str) -> bytes:
         """Create a data key for the dataset of this name, wrapped."""

@@ -1,4 +1,4 @@
-"""Work on uploaded files in a child process with limits on memory and time.
+"""Work on uploaded files and on long texts in a child process with limits on memory and time.
 
 A few hundred bytes can unpack to more than a machine's memory. Web processes serve all users, so they never unpack:
 they start a child, watch it, and read plain JSON from it. A child that exceeds a limit is killed, and the caller gets
@@ -29,7 +29,12 @@ _CALLERS: Counter[object] = Counter()
 _LOCK = threading.Lock()
 _WATCH_S = 0.02
 _LARGEST = 64 * 2**20  # of an answer
-_PRELOADED = ["cloister.hub.datasets.schema_draft", "cloister.hub.jobs.external_tables.check"]
+_PRELOADED = [
+    "cloister.hub.datasets.schema_draft",
+    "cloister.hub.jobs.external_tables.check",
+    "cloister.hub.policy.text.check",
+    "cloister.hub.surveys.draft",
+]
 
 
 def run_bounded(
@@ -62,9 +67,9 @@ def _in_line(caller: object) -> Iterator[None]:
     """Refuse at once if too many wait or the caller already does: each waiting caller holds a thread of the pages."""
     with _LOCK:
         if caller is not None and _CALLERS[caller]:
-            raise TooMany("a file of yours is being read. Wait until that is done.")
+            raise TooMany("a file or text of yours is being read. Wait until that is done.")
         if _CALLERS.total() >= _LINE:
-            raise TooMany("others are having their files read. Try again in a minute.")
+            raise TooMany("others are having their files and texts read. Try again in a minute.")
         _CALLERS[caller] += 1
     try:
         yield
@@ -77,7 +82,7 @@ def _in_line(caller: object) -> Iterator[None]:
 
 def _run(settings: Settings, work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Any:
     if not _AT_ONCE.acquire(timeout=_PATIENCE_S):
-        raise TooMany("others are having their files read. Try again in a minute.")
+        raise TooMany("others are having their files and texts read. Try again in a minute.")
     try:
         most = memory_of(settings.job_memory) + OWN_MEMORY
         child = Child(_child, most, work, arguments, memory=most, watch_s=_WATCH_S, preload=_PRELOADED)
@@ -95,15 +100,13 @@ def _run(settings: Settings, work: Callable[..., Any], arguments: tuple[Any, ...
 def _answer(child: Child, seconds: float) -> dict[str, Any]:
     ended = child.wait(seconds)
     if ended == "time":
-        raise UploadRefused(f"reading the file took longer than {seconds:.0f} seconds. Send a smaller one.")
+        raise UploadRefused(f"reading it took longer than {seconds:.0f} seconds. Send a smaller one.")
     if ended == "memory":
-        raise UploadRefused("reading the file took more memory than there is for it. Send a smaller one.")
+        raise UploadRefused("reading it took more memory than there is for it. Send a smaller one.")
     try:
         answer: dict[str, Any] = json.loads(child.pipe.recv_bytes(_LARGEST))
     except (EOFError, OSError, ValueError):
-        raise UploadRefused(
-            "the file could not be read within the memory there is for it. Send a smaller one."
-        ) from None
+        raise UploadRefused("it could not be read within the memory there is for it. Send a smaller one.") from None
     return answer
 
 
@@ -118,5 +121,5 @@ def _child(pipe: Connection, most: int, work: Callable[..., Any], arguments: tup
     except CloisterError as error:
         answer = {"error": told(error)}
     except Exception as error:  # its message could quote a row
-        answer = {"error": ["UploadRefused", f"the file could not be read ({type(error).__name__}).", {}]}
+        answer = {"error": ["UploadRefused", f"it could not be read ({type(error).__name__}).", {}]}
     pipe.send_bytes(json.dumps(answer).encode())

@@ -15,17 +15,18 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from cloister.data.schema import Schema
+from cloister.hub.accounting.activity import TABLES
 from cloister.hub.approvals.visibility import subject_of
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Dataset, Job, Person, Request, Version
 from cloister.hub.datasets.datasets import newest
 from cloister.hub.jobs.dataset_pool import twins
 from cloister.hub.jobs.job_types import JobType, Planned, kind_of
-from cloister.hub.policy import versions
+from cloister.hub.policy import versions, views
 from cloister.hub.policy.decide import Environment, Subject, Verdict, decide, shown_tables
-from cloister.hub.policy.policy import Policy
-from cloister.privacy.canonical import fingerprint
-from cloister.privacy.errors import NotHere, NotNow
+from cloister.hub.policy.policy import SEE_SCHEMA, Policy
+from cloister.hub.policy.views import TableView
+from cloister.privacy.errors import CloisterError, NotHere, NotNow
 from cloister.privacy.loss import Loss
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ __all__ = [
     "basis_of",
     "narrowed",
     "open_job_context",
+    "plan_for",
     "require_open",
+    "shows_all",
 ]
 
 BASIS = "planned on"  # in a job's plan
@@ -124,14 +127,51 @@ def narrowed(schema: Schema, shown: Collection[str] | None) -> Schema:
     return replace(schema, tables={name: one for name, one in schema.tables.items() if name.lower() in shown})
 
 
-def basis_of(version: Version, tables: Collection[str], verdict: Verdict) -> str:
-    """Return a digest of what a job reads: the version of the tables, their names, and their view.
+def basis_of(hub: "Hub", version: Version, tables: Collection[str], verdict: Verdict) -> str:
+    """Return a keyed digest of what a job reads: the version of the tables, their names, and their view.
 
+    It is keyed because a view holds hidden names and rules, which could be guessed and tried against a plain digest.
     Reviewers approve a plan that was made on this basis. A job whose basis has changed is refused before the charge.
     """
     view = None if verdict.view is None else {name: asdict(one) for name, one in sorted(verdict.view.items())}
     facts = {"version": version.id, "tables": sorted(tables), "view": view}
-    return fingerprint(json.dumps(facts, sort_keys=True, default=dict))
+    return hub.keys.mac(json.dumps(facts, sort_keys=True, default=dict).encode(), "basis of a plan")
+
+
+def shows_all(view: Mapping[str, TableView] | None, schema: Schema, tables: Collection[str]) -> bool:
+    """Return True if a view shows these tables unchanged."""
+    seen = views.visible(schema, view)
+    return all(name in seen and views.shows_all(seen[name], schema.tables[name]) for name in tables)
+
+
+def plan_for(hub: "Hub", session: Session, reader: Person, job: Job, environment: Environment) -> dict[str, Any]:
+    """Return the part of a job's plan that a reader may see, whether requester, owner or reviewer.
+
+    The digest of its basis is for the hub alone. The engine's statements name columns, categories and rules that the
+    question does not hold: they are for the owner, and for whoever sees the job's tables whole.
+    """
+    plan = {name: one for name, one in (job.plan or {}).items() if name != BASIS}
+    if plan.get("statements") and not _sees_statements(hub, session, reader, job, environment):
+        plan["statements"] = []
+    return plan
+
+
+def _sees_statements(hub: "Hub", session: Session, reader: Person, job: Job, environment: Environment) -> bool:
+    dataset = job.dataset
+    if reader.id == dataset.owner_id:
+        return True
+    schema, tables = versions.schema_of(session, dataset), job.plan.get(TABLES)
+    try:
+        policy, number = versions.current(hub, session, dataset)
+        operation = kind_of(job.kind).operation
+    except CloisterError:
+        return False
+    if schema is None or not isinstance(tables, list):
+        return False
+    subject = subject_of(session, dataset, reader)
+    asked = decide(policy, number, subject, operation, job.purpose, environment, tables)
+    seen = decide(policy, number, subject, SEE_SCHEMA, "", environment)
+    return all(one.allowed and shows_all(one.view, schema, tables) for one in (asked, seen))
 
 
 # A claimed job: decided before its tables are opened, and again in the transaction before the ledger is charged
@@ -191,7 +231,7 @@ def open_job_context(hub: "Hub", job: Job) -> JobContext:
         schema = twins(hub).get(dataset, version, person).data.schema  # public: no table is opened before the verdict
         request = _request(hub, session, job, dataset, person, kind)
     tables, verdict = authorise(request, schema, job.parameters, _cost(planned))
-    if job.plan.get(BASIS) not in (None, basis_of(version, tables, verdict)):
+    if job.plan.get(BASIS) not in (None, basis_of(hub, version, tables, verdict)):
         raise NotNow(
             "the tables, or what the policy shows of them, have changed since this was planned. Nothing was spent. "
             "Plan it again."

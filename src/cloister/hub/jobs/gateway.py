@@ -9,21 +9,20 @@ Nothing here can read a row: plans are made on tables without rows, and nothing 
 
 import json
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from cloister.data.schema import Schema
 from cloister.hub.accounting.activity import TABLES
 from cloister.hub.accounting.statements import analyst
 from cloister.hub.approvals.visibility import concerns, find_dataset, find_job, may_know, not_here, subject_of
 from cloister.hub.core.database import now
 from cloister.hub.core.models import AuditEntry, Dataset, Job, Person
 from cloister.hub.jobs import limits
-from cloister.hub.jobs.authorise import BASIS, JobRequest, authorise, basis_of, require_open
+from cloister.hub.jobs.authorise import BASIS, JobRequest, authorise, basis_of, require_open, shows_all
 from cloister.hub.jobs.dataset_pool import PersonReleases, dataset_for_person, twins
 from cloister.hub.jobs.job_ledger import ClosedBook
 from cloister.hub.jobs.job_types import Planned, kind_of
@@ -31,7 +30,6 @@ from cloister.hub.jobs.trust_model import trust_model_of
 from cloister.hub.policy import cost, versions
 from cloister.hub.policy.decide import Environment, Subject, Verdict, decide
 from cloister.hub.policy.policy import SEE_SCHEMA, Policy
-from cloister.hub.policy.views import TableView, shows_all, visible
 from cloister.privacy.errors import BadPolicy, CloisterError, Denied, NotHere, NotNow, OverBudget, QueryRefused
 from cloister.privacy.loss import Loss
 
@@ -253,7 +251,7 @@ def pass_gate(hub: "Hub", person: Person, order: JobOrder) -> Passed:
     planned = work.plan(dataset_for_person(opened, own, verdict.view, ClosedBook(hub.ledger), received), parameters)
     if dataset.owner_id != person.id:
         seen = decide(known.policy, known.number, known.subject, SEE_SCHEMA, "", order.environment)
-        if not (seen.allowed and all(_shows_all(one.view, opened.data.schema, tables) for one in (verdict, seen))):
+        if not (seen.allowed and all(shows_all(one.view, opened.data.schema, tables) for one in (verdict, seen))):
             planned = replace(planned, statements=())  # they name what the view hides, and its rules
     if planned.cells > hub.settings.result_cells:
         raise QueryRefused(
@@ -263,14 +261,8 @@ def pass_gate(hub: "Hub", person: Person, order: JobOrder) -> Passed:
     if planned.own.amount:  # a stored release is judged like a new one: it is new to this user
         verdict = request.decide(tables, planned.own)
         _require(hub, person, order, verdict, planned.own)
-    basis = basis_of(version, tables, verdict)
+    basis = basis_of(hub, version, tables, verdict)
     return Passed(known.number, parameters, planned, replace(verdict, view=None), basis, tables)
-
-
-def _shows_all(view: Mapping[str, TableView] | None, schema: Schema, tables: Collection[str]) -> bool:
-    """Return True if a view shows these tables unchanged."""
-    seen = visible(schema, view)
-    return all(name in seen and shows_all(seen[name], schema.tables[name]) for name in tables)
 
 
 def _known(hub: "Hub", session: Session, person: Person, name: str, environment: Environment) -> _Known:

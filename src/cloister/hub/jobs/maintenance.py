@@ -18,6 +18,7 @@ from cloister.hub.accounting import activity
 from cloister.hub.approvals import decision, mail
 from cloister.hub.core import heartbeats
 from cloister.hub.core.database import now
+from cloister.hub.core.logs import error_facts
 from cloister.hub.core.models import Dataset, Job, Version
 from cloister.hub.datasets import ingest, upload
 from cloister.hub.datasets.datasets import finish_erasing
@@ -73,6 +74,8 @@ class Chores:
                 chore()
             except (CloisterError, sa.exc.SQLAlchemyError) as error:
                 _LOG.warning("a chore failed", extra={"facts": {"chore": name, "error": type(error).__name__}})
+            except Exception as error:  # one that nobody foresaw must not stop jobs and the other tasks either
+                _LOG.error("a chore failed", extra={"facts": {"chore": name, **error_facts(error)}})
 
 
 def prepare_versions(

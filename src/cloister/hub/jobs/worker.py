@@ -34,6 +34,7 @@ from cloister.hub.core import heartbeats
 from cloister.hub.core.child_process import memory_of, resident
 from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
+from cloister.hub.core.logs import error_facts
 from cloister.hub.core.models import Job
 from cloister.hub.core.settings import Settings
 from cloister.hub.datasets.bounded import OWN_MEMORY
@@ -42,7 +43,6 @@ from cloister.hub.jobs.dataset_pool import DatasetPool
 from cloister.hub.jobs.maintenance import Chores, forgive_try, give_up_version, prepare_versions
 from cloister.hub.jobs.runner import run_job
 from cloister.hub.jobs.trust_model import trust_model_of
-from cloister.privacy.errors import StoreFailed
 
 __all__ = ["remove_spilled_rows", "run", "run_worker", "work"]
 
@@ -51,6 +51,7 @@ _BUSY_S, _IDLE_S = 0.02, 0.25
 _WATCH_S = 0.2
 _VERSIONS_EVERY_S = 0.5
 _SLOWEST_S = 30.0
+_RESTART_S = 1.0
 _DAY_S = 86_400.0
 _JOB, _VERSION, _CHORES = 1, 2, 3  # current task of a child; 0: none
 _LESS = "Send shorter values, fewer rows or smaller row groups, or ask the operator to raise the limit, then try again."
@@ -84,7 +85,9 @@ def run(hub: Hub, stop: threading.Event | None = None) -> None:
         _settle(hub, name, int(watch[0]), int(watch[1]), why, stop.is_set())
         if not stop.is_set():
             _LOG.warning("a worker's child ended", extra={"facts": {"worker": name, "why": why or "it died"}})
-            stop.wait(max(0.0, 1.0 - (time.monotonic() - begun)))  # one that cannot start must not spin
+            if not why:  # no job or version that exceeded a limit
+                heartbeats.note_failure(hub.folder)
+            stop.wait(max(0.0, _RESTART_S - (time.monotonic() - begun)))  # one that cannot start must not spin
 
 
 def _watched(child: BaseProcess, watch: Any, settings: Settings, most: int, stop: threading.Event) -> str:
@@ -119,8 +122,8 @@ def _settle(hub: Hub, worker: str, doing: int, number: int, why: str, stopping: 
         elif stopping and doing == _VERSION:
             forgive_try(hub, number)
         queue.recover(hub, worker)
-    except (StoreFailed, sa.exc.SQLAlchemyError) as error:  # another worker settles it when the lease has run out
-        _LOG.warning("a job is not settled yet", extra={"facts": {"worker": worker, "error": type(error).__name__}})
+    except Exception as error:  # another worker settles it when the lease has run out
+        _LOG.warning("a job is not settled yet", extra={"facts": {"worker": worker, **error_facts(error)}})
 
 
 def _give_up(hub: Hub, worker: str, job_id: int, why: str) -> None:
@@ -164,7 +167,7 @@ def _child(settings: Settings, name: str, watch: Any, parent: int) -> None:
 
 
 def work(hub: Hub, name: str, stop: threading.Event, watch: Any = None, parent: int | None = None) -> None:
-    """Run one job after another until stopped. An unavailable database is tried again later.
+    """Run one job after another until stopped. After any error it goes on, later each time.
 
     Args:
         hub: the hub.
@@ -184,7 +187,12 @@ def work(hub: Hub, name: str, stop: threading.Event, watch: Any = None, parent: 
                 with watched.at(_CHORES):
                     chores.do()
                 if time.monotonic() >= versions_due:
-                    prepare_versions(hub, watched=lambda number: watched.at(_VERSION, number))
+                    try:
+                        prepare_versions(hub, watched=lambda number: watched.at(_VERSION, number))
+                    except sa.exc.SQLAlchemyError:
+                        raise
+                    except Exception as error:  # jobs still get their turn
+                        _note(hub, name, error)
                     versions_due = time.monotonic() + _VERSIONS_EVERY_S
                 with watched.at(_CHORES):
                     job = queue.claim(hub.database, name, most_each=(len(heartbeats.living(hub.folder)) + 1) // 2 or 1)
@@ -201,10 +209,20 @@ def work(hub: Hub, name: str, stop: threading.Event, watch: Any = None, parent: 
                 failures += 1
                 facts = {"worker": name, "error": type(error).__name__, "attempt": failures}
                 _LOG.warning("the database cannot be used now", extra={"facts": facts})
-                stop.wait(min(_SLOWEST_S, _IDLE_S * 2**failures))
+                stop.wait(min(_SLOWEST_S, _IDLE_S * 2 ** min(failures, 10)))
+            except Exception as error:
+                failures += 1
+                _note(hub, name, error)
+                stop.wait(min(_SLOWEST_S, _IDLE_S * 2 ** min(failures, 10)))
     finally:
         heart.end()
         shelf.close()
+
+
+def _note(hub: Hub, worker: str, error: Exception) -> None:
+    """Record an error that nobody foresaw, without its message: that could quote a statement or a row."""
+    _LOG.error("a worker's task failed", extra={"facts": {"worker": worker, **error_facts(error)}})
+    heartbeats.note_failure(hub.folder)
 
 
 class _Watch:
@@ -250,7 +268,7 @@ class _Heart(threading.Thread):
                 heartbeats.beat(self._hub.folder, self._worker)
                 if job := self._job:
                     queue.heartbeat(self._hub.database, job, self._worker)
-            except (sa.exc.SQLAlchemyError, OSError) as error:
+            except Exception as error:  # without heartbeats other workers would take its jobs
                 facts = {"job": self._job, "error": type(error).__name__}
                 _LOG.warning("a heartbeat was lost", extra={"facts": facts})
             if self._end.wait(queue.LEASE_S / 6):

@@ -17,7 +17,7 @@ from cloister.privacy.canonical import canonical, fingerprint
 from cloister.privacy.errors import BadInput, BadPolicy, UploadRefused
 from cloister.privacy.signing import PublicKey, SigningKey
 
-__all__ = ["Label", "import_check", "label", "sign", "verify"]
+__all__ = ["Label", "digest", "import_check", "label", "sign", "verify"]
 
 FORM = "cloister-label/1"
 # Signatures of different kinds of text must never be exchangeable.
@@ -29,6 +29,15 @@ _FIELDS = {"form", "dataset", "policy", "hash", "purposes", "residency", "made",
 def sign(key: SigningKey, dataset: str, number: int, text: str) -> str:
     """Sign a policy's text as version `number` of a dataset's policy."""
     return key.sign(_POLICY + _signed(dataset, number, text))
+
+
+def digest(key: SigningKey, dataset: str, number: int, text: str) -> str:
+    """Return a digest of a policy's text that nobody without the key can compute.
+
+    A policy holds hidden names and rules: a plain digest of it would let anybody try guesses. The signature, which only
+    the hub and the policy's owner know, is hashed with it.
+    """
+    return fingerprint(f"{sign(key, dataset, number, text)}\n{text}")
 
 
 def verify(key: PublicKey, dataset: str, number: int, text: str, signature: str) -> None:
@@ -92,7 +101,7 @@ def label(key: SigningKey, policy: Policy, number: int, text: str, result: bytes
         "form": FORM,
         "dataset": policy.dataset,
         "policy": number,
-        "hash": fingerprint(text),
+        "hash": digest(key, policy.dataset, number, text),
         "purposes": list(policy.purposes),
         "residency": list(policy.residency),
         "made": day.isoformat(),

@@ -16,7 +16,6 @@ from cloister.hub.core import models
 from cloister.hub.policy import signature as envelope
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.text.reader import read
-from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadPolicy, BadSchema, Denied, NotHere, NotNow
 from cloister.privacy.loss import Loss
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
 
 __all__ = [
+    "MOST_COMPARED",
     "addresses",
     "current",
     "difference",
@@ -31,9 +31,13 @@ __all__ = [
     "newest",
     "publish",
     "schema_of",
+    "schema_text_of",
     "unverified_note",
     "version",
 ]
+
+
+MOST_COMPARED = 500  # changed lines of two texts
 
 
 def newest(session: Session, dataset: models.Dataset) -> models.Policy | None:
@@ -111,7 +115,12 @@ def publish(
     session.add(models.Policy(dataset_id=dataset.id, number=number, text=text, signature=signature, made_by=person.id))
     session.flush()
     hub.audit.write(
-        session, person.id, "policy.published", f"dataset/{dataset.name}", number=number, hash=fingerprint(text)
+        session,
+        person.id,
+        "policy.published",
+        f"dataset/{dataset.name}",
+        number=number,
+        hash=envelope.digest(hub.key, dataset.name, number, text),
     )
     if note := unverified_note(session, policy):
         from cloister.hub.core.notices import tell  # requests are decided by policies: not at the top
@@ -148,20 +157,39 @@ def history(session: Session, dataset: models.Dataset) -> list[models.Policy]:
 
 
 def difference(old: str, new: str) -> list[tuple[str, str]]:
-    """Return the difference of two texts, line by line: `+`, `-` or ` ` (unchanged), and the line."""
-    return list(_lines(old, new))
+    """Return the difference of two texts, line by line: `+`, `-` or ` ` (unchanged), and the line.
+
+    Lines are compared as wholes, and only between the equal lines at both ends. If more than MOST_COMPARED lines are
+    left, all of them are shown as removed and added: comparing takes time quadratic in their number.
+    """
+    before, after = old.splitlines(), new.splitlines()
+    shorter = min(len(before), len(after))
+    start = next((at for at in range(shorter) if before[at] != after[at]), shorter)
+    rest = shorter - start
+    end = next((at for at in range(rest) if before[-1 - at] != after[-1 - at]), rest)
+    gone, come = before[start : len(before) - end], after[start : len(after) - end]
+    return [
+        *((" ", line) for line in before[:start]),
+        *_changes(gone, come),
+        *((" ", line) for line in before[len(before) - end :]),
+    ]
 
 
 def schema_of(session: Session, dataset: models.Dataset) -> Schema | None:
     """Return the schema of the newest version of the data, if there is one that can be read."""
-    wanted = sa.select(models.Version.schema).where(
-        models.Version.dataset_id == dataset.id, models.Version.state != "failed"
-    )
-    text = session.scalars(wanted.order_by(models.Version.number.desc()).limit(1)).first()
+    text = schema_text_of(session, dataset)
     try:
         return Schema.parse(text, max_bytes=None) if text else None
     except BadSchema:
         return None
+
+
+def schema_text_of(session: Session, dataset: models.Dataset) -> str | None:
+    """Return the text of the schema of the newest version of the data, if there is one."""
+    wanted = sa.select(models.Version.schema).where(
+        models.Version.dataset_id == dataset.id, models.Version.state != "failed"
+    )
+    return session.scalars(wanted.order_by(models.Version.number.desc()).limit(1)).first()
 
 
 def _checked(hub: "Hub", dataset: models.Dataset, found: models.Policy) -> Policy:
@@ -178,7 +206,14 @@ def _keep_budget(dataset: models.Dataset, policy: Policy) -> None:
         )
 
 
-def _lines(old: str, new: str) -> Iterator[tuple[str, str]]:
-    for line in difflib.ndiff(old.splitlines(), new.splitlines()):
-        if line[0] in "+- ":
-            yield line[0], line[2:]
+def _changes(old: list[str], new: list[str]) -> Iterator[tuple[str, str]]:
+    if max(len(old), len(new)) > MOST_COMPARED:
+        yield from (("-", line) for line in old)
+        yield from (("+", line) for line in new)
+        return
+    for _, from_old, to_old, from_new, to_new in difflib.SequenceMatcher(None, old, new).get_opcodes():
+        if old[from_old:to_old] == new[from_new:to_new]:
+            yield from ((" ", line) for line in old[from_old:to_old])
+            continue
+        yield from (("-", line) for line in old[from_old:to_old])
+        yield from (("+", line) for line in new[from_new:to_new])

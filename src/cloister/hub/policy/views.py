@@ -29,6 +29,7 @@ from cloister.query.sql_text import parse, parse_condition, refuse_unread
 __all__ = [
     "FACTS",
     "TableView",
+    "short_list",
     "relation",
     "select",
     "shows_all",
@@ -41,6 +42,12 @@ __all__ = [
 FACTS = ("person", "organisation", "country")
 _LONGEST = 4_000
 MOST_WORK = 300_000  # categories that a view's rules evaluate; about a second
+
+
+def short_list(names: Iterable[str]) -> str:
+    """Return names for a message: the first twenty, and how many more there are."""
+    known = list(names)
+    return ", ".join(known[:20]) + (f" and {len(known) - 20:,} more" if len(known) > 20 else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +105,8 @@ def select(view: TableView, table: Table) -> str:
     listed = tuple(known.values()) if view.columns is None else view.columns
     for name in (*listed, *view.transforms):
         if name.lower() not in known:
-            raise QueryRefused(f"there is no column {name:.60} in {table.name}. There are: {', '.join(known.values())}")
+            there = short_list(known.values())
+            raise QueryRefused(f"there is no column {name:.60} in {table.name}. There are: {there}")
     shown = [_shown(known[name.lower()], changed.get(name.lower())) for name in listed]
     query = exp.select(*shown).from_(exp.to_table(exp.to_identifier(table.name, quoted=True).sql("duckdb")))
     if view.rows is not None:
@@ -166,7 +174,7 @@ def problems(views: Mapping[str, TableView], schema: Schema) -> Iterator[tuple[s
     for name, view in views.items():
         table = names.get(name.lower())
         if table is None:
-            yield name, f"there is no table {name:.60} in the schema. There are: {', '.join(schema.tables)}"
+            yield name, f"there is no table {name:.60} in the schema. There are: {short_list(schema.tables)}"
             continue
         if work_of(view, table) > MOST_WORK:
             yield name, "its rules name columns with many categories too often. Name each of them a few times only"

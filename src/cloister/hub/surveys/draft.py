@@ -1,7 +1,7 @@
 """Drafts: questions added, changed, moved and removed, and their expected errors."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.orm import Session
 
 from cloister.hub.core.models import Person, Survey
+from cloister.hub.datasets.bounded import run_bounded
 from cloister.hub.surveys.question import SurveyQuestion
-from cloister.hub.surveys.survey import change, create
+from cloister.hub.surveys.survey import CERTIFY_S, FEW_LEVELS, change, create
 from cloister.privacy.errors import BadForm, NotHere
 from cloister.privacy.number import show
 
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
 
-__all__ = ["MOVES", "NEAR", "address_of", "begin", "expected", "move", "name_of", "put", "remove"]
+__all__ = ["MOVES", "NEAR", "address_of", "begin", "expected", "expected_all", "move", "name_of", "put", "remove"]
 
 MOVES = {"up": -1, "down": 1}
 NEAR = 0.03  # an error of 3 percentage points, as in most polls
@@ -51,7 +52,7 @@ def put(hub: "Hub", session: Session, survey: Survey, told: Mapping[str, Any], i
         told = {**told, "id": name_of(str(told.get("text", "")), taken)}
     read = SurveyQuestion.read(told)
     asked[place : place + 1] = [read.to_json()]
-    change(hub, session, survey, {"asked": asked})
+    change(hub, session, survey, {"asked": _stored(asked)})
     return read
 
 
@@ -62,14 +63,14 @@ def move(hub: "Hub", session: Session, survey: Survey, question: str, where: str
     asked, place = list(survey.asked), _place(survey, question)
     other = min(max(place + MOVES[where], 0), len(asked) - 1)
     asked[place], asked[other] = asked[other], asked[place]
-    change(hub, session, survey, {"asked": asked})
+    change(hub, session, survey, {"asked": _stored(asked)})
 
 
 def remove(hub: "Hub", session: Session, survey: Survey, question: str) -> None:
     """Remove a question."""
     asked, place = list(survey.asked), _place(survey, question)
     del asked[place]
-    change(hub, session, survey, {"asked": asked})
+    change(hub, session, survey, {"asked": _stored(asked)})
 
 
 def name_of(text: str, taken: set[str]) -> str:
@@ -92,11 +93,31 @@ def address_of(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).lstrip("-0123456789")[:38].strip("-")
 
 
+def _stored(asked: list[dict[str, Any]]) -> list[SurveyQuestion]:
+    """Read questions that were certified when they were stored."""
+    return [SurveyQuestion.read(one, certify=False) for one in asked]
+
+
 def _place(survey: Survey, question: str) -> int:
     for place, one in enumerate(survey.asked):
         if one["id"] == question:
             return place
     raise NotHere("the survey has no such question.")
+
+
+def expected_all(hub: "Hub", survey: Survey, asked: Sequence[SurveyQuestion]) -> list[list[dict[str, Any]]]:
+    """Return the expected errors of all questions of a survey: of more than a few in a child process with limits."""
+    if sum(len(one.levels) for one in asked) <= FEW_LEVELS:
+        return [expected(one, survey.target, survey.lasting) for one in asked]
+    told = [one.to_json() for one in asked]
+    found: list[list[dict[str, Any]]] = run_bounded(
+        hub.settings, _expected_all, told, survey.target, survey.lasting, seconds=CERTIFY_S, caller=survey.owner_id
+    )
+    return found
+
+
+def _expected_all(told: list[dict[str, Any]], people: int, lasting: bool) -> list[list[dict[str, Any]]]:
+    return [expected(one, people, lasting) for one in _stored(told)]
 
 
 def expected(asked: SurveyQuestion, people: int, lasting: bool = False) -> list[dict[str, Any]]:

@@ -108,8 +108,13 @@ class SurveyQuestion:
     mechanism: str = ""
 
     @classmethod
-    def read(cls, told: Mapping[str, Any]) -> "SurveyQuestion":
+    def read(cls, told: Mapping[str, Any], certify: bool = True) -> "SurveyQuestion":
         """Read JSON or a form, and check it.
+
+        Args:
+            told: the fields.
+            certify: choose and certify its mechanisms too. That takes up to a second, and is not needed for what was
+                stored: it was certified before.
 
         Raises:
             BadForm: what is wrong with it, in one sentence.
@@ -130,7 +135,13 @@ class SurveyQuestion:
         known["levels"] = _levels(known.get("levels", LEVELS))
         made = cls(**known)
         made._check()
+        if certify:
+            made.certify()
         return made
+
+    def certify(self) -> None:
+        """Choose and certify a mechanism for each level; raise BadForm if one is unsuitable."""
+        _certified(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON as `read` takes it."""
@@ -154,7 +165,6 @@ class SurveyQuestion:
             raise BadForm("a number lies between two bounds, the lower one first.")
         if self.type == "number" and any(max(abs(end.numerator), end.denominator) > _EXACT for end in self.bounds):
             raise BadForm("a number's bounds have at most 15 digits: browsers read no more of them exactly.")
-        _certified(self)  # an unsuitable mechanism is refused here
 
     @property
     def bounds(self) -> tuple[Fraction, Fraction]:
@@ -323,6 +333,7 @@ def period(day: date, step: str) -> str:
     return day.isoformat()[: {"year": 4, "month": 7, "day": 10}[step]]
 
 
+@lru_cache(maxsize=256)  # many thousands of days, and asked for many times
 def _periods(first: date, last: date, step: str) -> tuple[str, ...]:
     if step not in PERIODS:
         raise BadForm(f"the period of a date is one of {', '.join(PERIODS)}.")

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Person, Refusal, Submission, Survey
+from cloister.hub.datasets.bounded import run_bounded
 from cloister.hub.surveys.ballots import give_key
 from cloister.hub.surveys.question import SurveyQuestion
 from cloister.local import Collection, Question
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
 
 __all__ = [
+    "CERTIFY_S",
+    "FEW_LEVELS",
     "LANGUAGES",
     "asked_of",
     "change",
@@ -39,7 +42,10 @@ __all__ = [
     "public",
     "publish",
     "questions_of",
+    "read_bounded",
     "read_questions",
+    "require_draft",
+    "require_free",
     "reveal",
     "shown_sizes",
     "sizes",
@@ -50,6 +56,10 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{1,38}[a-z0-9]")
 _MOST_QUESTIONS = 60
 _TEXTS = {"title": 200, "about": 4000, "purpose": 1000, "consent": 8000}
 _LATEST_DAYS = 3660
+FEW_LEVELS = 12  # of all questions together; certifying one takes a few hundredths of a second
+CERTIFY_S = 60.0
+_MOST_DESCRIBED = 1024
+_DESCRIBED: dict[tuple[SurveyQuestion, str, int, bool], dict[str, Any]] = {}
 
 
 def create(hub: "Hub", session: Session, owner: Person, name: str, facts: Mapping[str, Any]) -> Survey:
@@ -62,12 +72,7 @@ def create(hub: "Hub", session: Session, owner: Person, name: str, facts: Mappin
         name: the name in the address of its page, of small letters, digits and dashes; it never changes.
         facts: title, purpose, consent and other arguments of `change`.
     """
-    if not _NAME.fullmatch(name):
-        raise BadForm("a survey's name has 3 to 40 small letters, digits and dashes, such as 'sleep-2026'.")
-    if not {"data owner", "data user"} & set(owner.roles):
-        raise Denied("surveys are composed by people with the role data user or data owner. Ask an operator for it.")
-    if session.scalar(sa.select(Survey.id).where(Survey.name == name)) is not None:
-        raise BadForm(f"there is a survey called {name} already. Choose another name.")
+    require_free(session, owner, name)
     made = Survey(name=name, owner_id=owner.id, title="", purpose="", consent="", asked=[], questions=[])
     made.owner = owner
     _set(made, facts)
@@ -75,6 +80,29 @@ def create(hub: "Hub", session: Session, owner: Person, name: str, facts: Mappin
     session.flush()
     hub.audit.write(session, owner.id, "survey.created", f"survey/{name}")
     return made
+
+
+def require_free(session: Session, owner: Person, name: str) -> None:
+    """Refuse a name that is not valid or taken, and a user who composes no surveys. Cheap: before questions are read.
+
+    Raises:
+        BadForm: another name is needed.
+        Denied: the user has neither role.
+    """
+    if not _NAME.fullmatch(name):
+        raise BadForm("a survey's name has 3 to 40 small letters, digits and dashes, such as 'sleep-2026'.")
+    if not {"data owner", "data user"} & set(owner.roles):
+        raise Denied("surveys are composed by people with the role data user or data owner. Ask an operator for it.")
+    if session.scalar(sa.select(Survey.id).where(Survey.name == name)) is not None:
+        raise BadForm(f"there is a survey called {name} already. Choose another name.")
+
+
+def require_draft(survey: Survey) -> None:
+    """Refuse to change a survey that was published."""
+    if survey.state != "draft":
+        raise NotNow(
+            "a survey that was published cannot be changed: people have answered exactly this. Make a new one."
+        )
 
 
 def change(hub: "Hub", session: Session, survey: Survey, facts: Mapping[str, Any]) -> None:
@@ -87,10 +115,7 @@ def change(hub: "Hub", session: Session, survey: Survey, facts: Mapping[str, Any
         facts: title, about, purpose, consent, language, target, ends (seconds since 1970), invited, lasting, asked (a
             list of questions as `Asked.read` takes them).
     """
-    if survey.state != "draft":
-        raise NotNow(
-            "a survey that was published cannot be changed: people have answered exactly this. Make a new one."
-        )
+    require_draft(survey)
     _set(survey, facts)
     session.add(survey)
     hub.audit.write(session, survey.owner_id, "survey.changed", f"survey/{survey.name}", fields=sorted(facts))
@@ -126,11 +151,11 @@ def _ends(told: Any) -> float | None:
     return float(told) if told is not None else None
 
 
-def read_questions(told: Any) -> list[SurveyQuestion]:
-    """Read composed questions, check and certify them. It takes up to seconds: not inside a transaction."""
+def read_questions(told: Any, certify: bool = True) -> list[SurveyQuestion]:
+    """Read composed questions, and check them; certifying takes up to seconds: not inside a transaction."""
     if not isinstance(told, Sequence) or isinstance(told, str) or len(told) > _MOST_QUESTIONS:
         raise BadForm(f"'asked' is a list of at most {_MOST_QUESTIONS} questions.")
-    asked = [one if isinstance(one, SurveyQuestion) else SurveyQuestion.read(one) for one in told]
+    asked = [one if isinstance(one, SurveyQuestion) else SurveyQuestion.read(one, certify) for one in told]
     if len({one.id for one in asked}) < len(asked):
         raise BadForm("two questions have the same name. Give each its own.")
     return asked
@@ -146,14 +171,37 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
+def read_bounded(hub: "Hub", person: Person, told: Any, known: Sequence[SurveyQuestion] = ()) -> list[SurveyQuestion]:
+    """Read composed questions and certify those that are not known: more than a few in a child process with limits.
+
+    Args:
+        hub: the hub.
+        person: the user who sent them; each has one child at a time.
+        told: the questions.
+        known: questions that were certified before.
+    """
+    asked = read_questions(told, certify=False)
+    new = [one for one in asked if one not in known]
+    if sum(len(one.levels) for one in new) <= FEW_LEVELS:
+        for one in new:
+            one.certify()
+    else:
+        run_bounded(hub.settings, _certify, [one.to_json() for one in new], seconds=CERTIFY_S, caller=person.id)
+    return asked
+
+
+def _certify(told: list[dict[str, Any]]) -> None:
+    read_questions(told)
+
+
 def asked_of(survey: Survey) -> tuple[SurveyQuestion, ...]:
     """Return the questions as they were composed."""
     return _asked(canonical(survey.asked))
 
 
-@lru_cache(maxsize=64)  # reading a question certifies all its mechanisms
+@lru_cache(maxsize=64)
 def _asked(told: bytes) -> tuple[SurveyQuestion, ...]:
-    return tuple(SurveyQuestion.read(one) for one in json.loads(told))
+    return tuple(SurveyQuestion.read(one, certify=False) for one in json.loads(told))
 
 
 def publish(hub: "Hub", session: Session, survey: Survey) -> None:
@@ -171,18 +219,38 @@ def publish(hub: "Hub", session: Session, survey: Survey) -> None:
     hub.audit.write(session, survey.owner_id, "survey.published", f"survey/{survey.name}", questions=len(asked))
 
 
-def prepare(survey: Survey) -> None:
+def prepare(hub: "Hub", survey: Survey) -> None:
     """Read, certify and describe all questions, which takes up to seconds: call it before a transaction begins.
 
-    The result is cached, so that `change` and `publish` only write.
+    The result is cached, so that `publish` only writes. More than a few are described in a child process with limits.
     """
-    for one in asked_of(survey):
-        _described(one, survey.name, survey.target, survey.lasting)
+    asked, facts = asked_of(survey), (survey.name, survey.target, survey.lasting)
+    new = [one for one in asked if (one, *facts) not in _DESCRIBED]
+    if sum(len(one.levels) for one in new) <= FEW_LEVELS:
+        for one in new:
+            _described(one, *facts)
+        return
+    told = [one.to_json() for one in new]
+    made = run_bounded(hub.settings, _describe, told, *facts, seconds=CERTIFY_S, caller=survey.owner_id)
+    for one, description in zip(new, made, strict=True):
+        _keep((one, *facts), description)
 
 
-@lru_cache(maxsize=1024)
+def _describe(told: list[dict[str, Any]], name: str, target: int, lasting: bool) -> list[dict[str, Any]]:
+    return [_described(SurveyQuestion.read(one), name, target, lasting) for one in told]
+
+
 def _described(asked: SurveyQuestion, name: str, target: int, lasting: bool) -> dict[str, Any]:
-    return asked.question(name, target, lasting).describe()
+    key = asked, name, target, lasting
+    found = _DESCRIBED.get(key)
+    return found if found is not None else _keep(key, asked.question(name, target, lasting).describe())
+
+
+def _keep(key: tuple[SurveyQuestion, str, int, bool], description: dict[str, Any]) -> dict[str, Any]:
+    while len(_DESCRIBED) >= _MOST_DESCRIBED:
+        _DESCRIBED.pop(next(iter(_DESCRIBED), key), None)
+    _DESCRIBED[key] = description
+    return description
 
 
 def close(hub: "Hub", session: Session, survey: Survey) -> None:

@@ -4,6 +4,8 @@ These functions work inside the caller's transaction and write no audit entry: p
 which does both. `by` is the acting operator; None is the command line on the hub's host.
 """
 
+import re
+
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
@@ -45,6 +47,9 @@ __all__ = [
 
 _RESET_DAYS = 1
 _VERIFY_DAYS = 7
+_ATOM, _LABEL = r"[a-z0-9!#$%&'*+/=?^_`{|}~-]+", r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_LOCAL_PART = re.compile(rf"{_ATOM}(?:\.{_ATOM})*")  # RFC 5322 dot-atom
+_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 
 
 def fold(email: str) -> str:
@@ -53,10 +58,18 @@ def fold(email: str) -> str:
 
 
 def check_email(text: str) -> str:
-    """Return an e-mail address as it is stored; raise BadForm if it is not valid."""
+    """Return an e-mail address as it is stored; raise BadForm if no mail server need accept it.
+
+    ASCII only: a server need not support other letters. A domain with other letters is given in its encoded form.
+    """
     email = fold(text)
-    before, at, after = email.partition("@")
-    if not (before and at and after) or "@" in after or not email.isprintable() or " " in email or len(email) > 200:
+    local, _, host = email.rpartition("@")
+    if not email.isascii():
+        raise BadForm(
+            "email: give an address in the letters a to z. A domain with other letters has a form that starts with "
+            "xn--; give that one."
+        )
+    if not (_LOCAL_PART.fullmatch(local) and _HOST.fullmatch(host) and len(local) <= 64 and len(email) <= 200):
         raise BadForm("email: give an e-mail address, such as name@example.org.")
     return email
 

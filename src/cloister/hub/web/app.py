@@ -19,6 +19,7 @@ from cloister.hub.users.rate_limits import Limiter
 from cloister.hub.web import api, pages, problems, respondent
 from cloister.hub.web.context import guard
 from cloister.hub.web.security import FILE_BODY, BodyLimit, NoSurprises, SafeHeaders
+from cloister.hub.web.turns import Turns
 from cloister.hub.web.words import FILTERS
 from cloister.version import __version__
 
@@ -77,6 +78,7 @@ def create_app(hub: "Hub") -> FastAPI:
     for router in _routers(pages):
         app.include_router(router, dependencies=[Depends(guard)], include_in_schema=False)
     app.add_middleware(BodyLimit)
+    app.add_middleware(Turns)
     app.add_middleware(NoSurprises)
     app.add_middleware(SafeHeaders, settings=hub.settings)  # the outermost: error pages carry them too
     return app

@@ -38,10 +38,12 @@ import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 import sqlalchemy as sa
 from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import FormData
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from cloister.hub.core import models
@@ -49,10 +51,12 @@ from cloister.hub.core.database import now
 from cloister.hub.core.models import Person
 from cloister.hub.policy.conditions import Environment
 from cloister.hub.users import sessions, tokens
+from cloister.hub.users.rate_limits import Limiter
 from cloister.hub.web.forms import Form, inside
 from cloister.hub.web.refill import refilled
 from cloister.hub.web.security import client_address, cookie_name, drop_cookie, set_cookie
-from cloister.privacy.errors import Denied, SignInFailed
+from cloister.hub.web.turns import take_turn
+from cloister.privacy.errors import BadForm, Denied, SignInFailed, UploadRefused
 
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
@@ -67,8 +71,12 @@ _WEIGHTS = {
     ("PUT", "/api/surveys/{name}"): 5,
     ("POST", "/api/surveys/{name}/publish"): 20,
     ("POST", "/surveys/{name}/publish"): 20,
+    ("GET", "/surveys/{name}/publish"): 20,
     ("POST", "/surveys/{name}/add"): 10,
     ("POST", "/surveys/{name}/questions/{question}"): 10,
+    ("POST", "/datasets/{name}/policy"): 5,
+    ("PUT", "/api/datasets/{name}/policy"): 5,
+    ("GET", "/datasets/{name}/policy/{number}"): 3,
     ("GET", "/api/datasets/{name}/mock/{table}"): 5,
     ("GET", "/datasets/{name}/mock/{table}"): 5,
     ("GET", "/api/surveys/{name}/cross"): 10,
@@ -77,6 +85,10 @@ _WEIGHTS = {
     ("GET", "/surveys/{name}/results"): 3,
 }
 _SAFE = ("GET", "HEAD", "OPTIONS")
+_URLENCODED = "application/x-www-form-urlencoded"
+_MOST_FIELDS = 2000
+_STRANGERS_FORM = 64 * 1024
+_WAITS = {("GET", "/api/jobs/{number}")}  # waits for a job's end without a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +106,7 @@ class Visitor:
         environment: time, country and network, for policies.
         address: the network address.
         unread: the number of unread notifications.
+        limiter: counts the visitor's requests.
     """
 
     hub: "Hub"
@@ -106,6 +119,16 @@ class Visitor:
     environment: Environment
     address: str
     unread: int = 0
+    limiter: Limiter | None = None
+
+    def count(self, weight: int) -> None:
+        """Count the request as this many more: for work whose size is known once its body is read.
+
+        Raises:
+            TooMany: the visitor has made their requests of this minute.
+        """
+        if self.limiter is not None and weight > 0:
+            self.limiter.check(self.key, weight)
 
     @property
     def who(self) -> Person:
@@ -113,6 +136,11 @@ class Visitor:
         if self.person is None:
             raise SignInFailed("this page is for people who are signed in.")
         return self.person
+
+    @property
+    def key(self) -> str:
+        """Return the key under which requests are counted: the user, or a stranger's address."""
+        return f"person/{self.person.id}" if self.person else f"address/{self.address}"
 
     def has(self, *roles: str) -> bool:
         """Return True if the user has one of these roles."""
@@ -149,7 +177,8 @@ def visitor(request: Request) -> Visitor:
     request.app.state.limiter.check(f"person/{person.id}" if person else f"address/{address}", weight)
     csrf = session.csrf if session is not None else _stranger_csrf(request, hub)
     environment = Environment(time=now(), country=hub.settings.country, network=address)
-    here = Visitor(hub, person, session, pending, scopes, bool(secret), csrf, environment, address, unread)
+    counted = request.app.state.limiter
+    here = Visitor(hub, person, session, pending, scopes, bool(secret), csrf, environment, address, unread, counted)
     request.state.visitor = here
     return here
 
@@ -191,11 +220,32 @@ async def form(request: Request) -> Form:
 
     A route that takes files does not depend on this: it checks the visitor's right first, and then awaits it.
     """
-    return Form(await request.form(max_files=20, max_fields=2000, max_part_size=2 * 1024 * 1024))
+    if getattr(request, "_form", None) is None and request.headers.get("content-type", "").startswith(_URLENCODED):
+        body = await request.body()
+        # Not on the event loop, and not by starlette, whose parser takes a step of Python for every empty field.
+        fields: Any = await run_in_threadpool(_fields, body)
+        request._form = FormData(fields)
+    return Form(await request.form(max_files=20, max_fields=_MOST_FIELDS, max_part_size=2 * 1024 * 1024))
+
+
+def _fields(body: bytes) -> list[tuple[str, str]]:
+    """Return the fields of a form; their number is checked before they are read."""
+    if body.count(b"&") >= _MOST_FIELDS:
+        raise BadForm(f"a form has at most {_MOST_FIELDS:,} fields. Send fewer.")
+    return parse_qsl(body.decode("latin-1"), keep_blank_values=True)
 
 
 async def guard(request: Request, here: Annotated[Visitor, Depends(visitor)]) -> None:
-    """Check, before every route, that a request that changes something comes from our own page or carries a token."""
+    """Check, before every route, that a request that changes something comes from our own page or carries a token.
+
+    Then wait for a turn: one person, or one address of strangers, holds a part of the threads at most.
+    """
+    await _check_source(request, here)
+    if (request.method, getattr(request.scope.get("route"), "path", "")) not in _WAITS:
+        await take_turn(request, here.key)
+
+
+async def _check_source(request: Request, here: Visitor) -> None:
     if here.token:
         wanted = {"read"} if request.method in _SAFE else {"work", "share"}
         if not wanted & here.scopes:
@@ -215,7 +265,9 @@ async def guard(request: Request, here: Annotated[Visitor, Depends(visitor)]) ->
             raise SignInFailed("only people who are signed in send files.")  # before a stranger's file fills the memory
         # Beside the body: a file is not read before its sender's right to upload is known (see `form`).
         shown = shown or request.query_params.get("csrf", "")
-    elif not shown and not api and kind.startswith("application/x-www-form-urlencoded"):
+    elif not shown and not api and kind.startswith(_URLENCODED):
+        if here.person is None and len(await request.body()) > _STRANGERS_FORM:
+            raise UploadRefused(f"a form of somebody who is not signed in has at most {_STRANGERS_FORM // 1024} KB.")
         shown = (await form(request)).get("csrf", "")
     if not hmac.compare_digest(shown.encode(), here.csrf.encode()):
         raise Denied("the page was too old, or the request did not come from it. Load the page again, then try again.")

@@ -18,6 +18,7 @@ from starlette.types import Message
 from cloister.hub.core.logs import error_facts
 from cloister.hub.web.context import page
 from cloister.hub.web.refill import Refill, page_of, referer, sent_by
+from cloister.hub.web.turns import give_turn
 from cloister.privacy import errors
 from cloister.privacy.errors import CloisterError
 
@@ -149,10 +150,16 @@ async def _refused(request: Request, error: Exception) -> Response:
     return show(request, status, message, next_step, error.code, **headers)
 
 
+_TOLD = 10  # problems of a body: a body may have thousands
+
+
 async def _unreadable(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     # The place, not the value: the value could be a password.
-    problems = [f"{_where(one.get('loc', ()))}: {str(one.get('msg', '')).lower()}" for one in error.errors()]
+    found = error.errors()
+    problems = [f"{_where(one.get('loc', ()))[:200]}: {str(one.get('msg', '')).lower()[:200]}" for one in found[:_TOLD]]
+    if len(found) > _TOLD:
+        problems.append(f"and {len(found) - _TOLD:,} more problems")
     return show(request, 422, "; ".join(problems) + ".", errors.BadForm.way_out, errors.BadForm.code)
 
 
@@ -182,6 +189,11 @@ async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     words = {
         404: ("there is no such page.", errors.NotHere.way_out, errors.NotHere.code),
+        413: (
+            "the body has too many fields or entries.",
+            "Send fewer at once. The documentation says how many a list may have.",
+            errors.UploadRefused.code,
+        ),
         405: ("this address does not take that kind of request.", "Read /api/openapi.json.", errors.BadForm.code),
     }
     message, way_out, code = words.get(error.status_code, ("this request cannot be read.", "", errors.BadForm.code))
@@ -210,6 +222,7 @@ async def _form_again(request: Request, status: int, error: CloisterError) -> Re
     if request.method != "POST" or status not in _KEPT or sent is None or _for_program(request):
         return None
     page_path = page_of(request)
+    give_turn(request)  # the page below takes one
     words, cookies = await _get(request, page_path) if page_path else ("", [])
     if not words:
         return None

@@ -39,6 +39,9 @@ _MB = 1024 * 1024
 PAGE_BODY = 2 * _MB  # a form or a JSON body
 _SILENCE_S = 60.0  # a body without data for this long is given up
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
+_MOST_MEMBERS = 5_000  # of a JSON body: what lies between commas and brackets outside texts
+_SURVEY_MEMBERS = 40_000  # sixty questions of four hundred options, their levels and texts
+_JSON_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 FILE_BODY = 64 * _MB  # a file sent with a form, by a browser without scripts
 _TAKES_FILES = re.compile(r"/datasets/[^/]+/versions/files|(/api)?/datasets/[^/]+/tables")
 
@@ -172,7 +175,10 @@ class KnownHosts:
 
 
 class BodyLimit:
-    """Stops reading a body that is too long, whatever its Content-Length says, or that stalls."""
+    """Stops reading a body that is too long, whatever its Content-Length says, or that stalls.
+
+    JSON is parsed and checked on the event loop, for strangers too. One with too many members is refused before that.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -198,7 +204,7 @@ class BodyLimit:
             await response(scope, receive, send)
             return
 
-        whole = False
+        whole, kept = False, bytearray() if most == PAGE_BODY and _may_be_json(scope) else None
 
         async def receive_some() -> Message:
             nonlocal got, whole
@@ -213,9 +219,31 @@ class BodyLimit:
                 got += len(message.get("body", b""))
                 if got > most:
                     raise UploadRefused(words)
+                if kept is not None:
+                    kept.extend(message.get("body", b""))
+                    if whole and _members(kept) > _most_members(scope):
+                        raise HTTPException(413)
             return message
 
         await self.app(scope, receive_some, send)
+
+
+def _may_be_json(scope: Scope) -> bool:
+    kind = Headers(scope=scope).get("content-type", "")
+    return not kind.startswith(("multipart/form-data", "application/x-www-form-urlencoded"))
+
+
+def _most_members(scope: Scope) -> int:
+    return _SURVEY_MEMBERS if scope["path"].startswith(("/api/surveys", "/s/")) else _MOST_MEMBERS
+
+
+def _members(body: bytes | bytearray) -> int:
+    """Return an upper bound of the values in a JSON body; commas and brackets in texts do not count."""
+    signs = (b",", b"[", b"{")
+    if sum(body.count(one) for one in signs) <= _MOST_MEMBERS:
+        return 0  # few, wherever they are
+    plain = _JSON_TEXT.sub(b"", body)
+    return sum(plain.count(one) for one in signs)
 
 
 class NoSurprises:

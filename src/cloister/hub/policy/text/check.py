@@ -17,6 +17,7 @@ cases:
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from cloister.data.schema import Schema
 from cloister.hub.policy import views
@@ -25,15 +26,18 @@ from cloister.hub.policy.decide import Verdict, decide
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.text.reader import read, read_loss, refuse
 from cloister.hub.policy.text.yaml_page import YamlNode, parse, read_word
-from cloister.privacy.errors import Refused
+from cloister.privacy.errors import BadPolicy, BadSchema, Refused
 from cloister.privacy.loss import Loss
 
-__all__ = ["PolicyTestCase", "Outcome", "PolicyTestReport", "read_cases", "run"]
+__all__ = ["PolicyTestCase", "Outcome", "PolicyTestReport", "read_cases", "run", "told"]
 
 _PERSON = ("person", "organisation", "country", "roles", "granted")
 _GIVEN = ("who", *_PERSON, "purpose", "time", "network", "hub", "tables", "loss")
 _CASE = ("name", "given", "operation", "expect", "by", "sees", "columns", "needs")
 _DECISIONS = ("allowed", "denied")
+_MOST_TRIED = 20_000  # roles times cases
+_MOST_SEEN = 1_000  # views and lists of columns that all cases expect
+_EXPLAINED = 20  # failed cases that are shown with every reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +79,16 @@ class PolicyTestReport:
         return not any(one.differs for one in self.outcomes)
 
     def __str__(self) -> str:
-        lines = []
+        lines, failed = [], 0
         for one in self.outcomes:
             lines.append(f"{'FAIL' if one.differs else 'ok':>4}  {one.case.name}")
             if one.differs:
+                failed += 1
                 lines += [f"      {difference}" for difference in one.differs]
-                lines += [f"        {reason}" for reason in one.verdict.reasons]
-        failed = sum(bool(one.differs) for one in self.outcomes)
+                if failed <= _EXPLAINED:
+                    lines += [f"        {reason}" for reason in one.verdict.reasons]
+                elif failed == _EXPLAINED + 1:
+                    lines.append(f"        (reasons are told for the first {_EXPLAINED} such cases)")
         count = len(self.outcomes)
         total = f"{count} case{'' if count == 1 else 's'}"
         return "\n".join([*lines, f"{total}, all as expected" if not failed else f"{total}, {failed} not as expected"])
@@ -96,10 +103,27 @@ def run(policy_text: str, tests_text: str, schema: Schema | None = None) -> Poli
         schema: the schema of the dataset, for cases about views.
 
     Raises:
-        BadPolicy: one of the pages cannot be read; with every problem.
+        BadPolicy: one of the pages cannot be read, with every problem; or there are too many roles and cases.
     """
-    policy = read(policy_text, schema)
-    return PolicyTestReport(tuple(_outcome(policy, case, schema) for case in read_cases(tests_text)))
+    policy, cases = read(policy_text, schema), read_cases(tests_text)
+    if len(policy.roles) * len(cases) > _MOST_TRIED:
+        raise BadPolicy(
+            f"{len(policy.roles):,} roles times {len(cases):,} cases are more than {_MOST_TRIED:,}. "
+            "Test with fewer cases at once."
+        )
+    if sum(len(case.sees) + len(case.columns) for case in cases) > _MOST_SEEN:
+        raise BadPolicy(f"the cases expect more than {_MOST_SEEN:,} views and columns. Test with fewer cases at once.")
+    return PolicyTestReport(tuple(_outcome(policy, case, schema) for case in cases))
+
+
+def told(policy_text: str, tests_text: str, schema_text: str | None) -> dict[str, Any]:
+    """Run every test of a page on a policy; return the report as text, and whether it passed. For a child process."""
+    try:
+        schema = Schema.parse(schema_text, max_bytes=None) if schema_text else None
+    except BadSchema:
+        schema = None
+    report = run(policy_text, tests_text, schema)
+    return {"report": str(report), "passed": report.passed}
 
 
 def _outcome(policy: Policy, case: PolicyTestCase, schema: Schema | None) -> Outcome:

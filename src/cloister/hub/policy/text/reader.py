@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import islice
 
 from cloister.data.schema import Schema
 from cloister.hub.policy import cost, views
@@ -56,7 +57,8 @@ def look(text: str, schema: Schema | None = None, operations: Iterable[str] = OP
         operations: those of this hub's job types.
     """
     policy = read(text, schema)
-    return Reading(policy, tuple(_notes(policy, tuple(dict.fromkeys((*OPERATIONS, *operations))), schema)))
+    notes = _notes(policy, tuple(dict.fromkeys((*OPERATIONS, *operations))), schema)
+    return Reading(policy, tuple(islice(notes, _MOST_LISTED)))
 
 
 def refuse(problems: Sequence[str], what: str = "policy") -> None:
@@ -189,7 +191,7 @@ def _schema_problems(policy: Policy, schema: Schema | None) -> list[str]:
     known = {name.lower() for name in schema.tables}
     for line in policy.joins or ():
         found += [
-            f"joins: there is no table {name:.60} in the schema. There are: {', '.join(schema.tables)}"
+            f"joins: there is no table {name:.60} in the schema. There are: {views.short_list(schema.tables)}"
             for name in line
             if name.lower() not in known
         ]

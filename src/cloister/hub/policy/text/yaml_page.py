@@ -23,6 +23,8 @@ D = TypeVar("D")
 
 _LONGEST = 100_000
 _MOST_ENTRIES = 1_000
+_MOST_PROBLEMS = 1_000
+_MOST_COMPARED = 100  # known words that an unknown one is compared with
 _PLAIN = {None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))}
 _NOT_YAML = "this is not YAML{place}. docs/guides/write-a-policy.md has examples."
 _PROBLEMS = {
@@ -42,7 +44,10 @@ class YamlNode:
     problems: list[str]
 
     def say(self, sentence: str) -> None:
-        """Record a problem here, with its way out."""
+        """Record a problem here, with its way out. Reading ends after very many: each takes time to describe."""
+        if len(self.problems) >= _MOST_PROBLEMS:
+            first = "".join(f"\n  {number}. {one}." for number, one in enumerate(self.problems[:20], 1))
+            raise BadPolicy(f"the page has more than {_MOST_PROBLEMS:,} problems. Correct these first:{first}")
         self.problems.append(f"line {self.node.line}, {self.path or 'the page'}: {sentence}")
 
     @property
@@ -73,7 +78,7 @@ class YamlNode:
         """Return a mapping whose keys must all be known."""
         found = self.names()
         for name in [name for name in found if name not in known]:
-            close = get_close_matches(name, known, n=1)
+            close = _near(name, known)
             hint = f"Did you mean {close[0]}" if close else f"Words here are {', '.join(known)}"
             found.pop(name).say(f"the word {name:.40} is unknown. {hint}")
         if self.node.kind == "map":
@@ -128,7 +133,7 @@ class YamlNode:
         """Return one of some words."""
         word = self.line()
         if word and word not in known:
-            close = get_close_matches(word, known, n=1)
+            close = _near(word, known)
             self.say(f"{word:.40} is not known here. {f'Did you mean {close[0]}' if close else f'Write {_or(known)}'}")
             return ""
         return word
@@ -206,5 +211,11 @@ def _walk(top: YamlValue) -> Iterator[YamlValue]:
             rest.extend(one.value)
 
 
+def _near(word: str, known: Sequence[str]) -> list[str]:
+    return get_close_matches(word, known[:_MOST_COMPARED], n=1)
+
+
 def _or(words: Sequence[str]) -> str:
+    if len(words) > 20:
+        return f"one of {', '.join(words[:20])} and {len(words) - 20:,} more"
     return " or ".join(words) if len(words) < 3 else f"one of {', '.join(words)}"

@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from cloister.hub.core.models import Job
 from cloister.hub.jobs import gateway
+from cloister.hub.jobs.authorise import plan_for
 from cloister.hub.jobs.job_types import Planned
 from cloister.hub.jobs.planner import Planner, PlanRequest
 from cloister.hub.jobs.queue import ENDED
@@ -221,7 +222,8 @@ def model_name(job: Job) -> str:
 def _found(here: Visitor, number: int) -> JobFacts:
     with here.hub.database.reading() as session:
         job = gateway.find_job(session, here.who, number)
-    return _facts(job, whole=job.person_id == here.who.id)
+        mine = job.person_id == here.who.id
+        return _facts(job, plan_for(here.hub, session, here.who, job, here.environment) if mine else None)
 
 
 def _listed(here: Visitor, wanted: sa.Select[Job], before: int | None) -> JobList:
@@ -232,7 +234,9 @@ def _listed(here: Visitor, wanted: sa.Select[Job], before: int | None) -> JobLis
     return JobList(jobs=[_facts(job) for job in jobs], before=jobs[-1].id if len(jobs) == _A_PAGE else None)
 
 
-def _facts(job: Job, whole: bool = False) -> JobFacts:
+def _facts(job: Job, plan: dict[str, Any] | None = None) -> JobFacts:
+    """Return the facts of a job; with its plan, parameters and result if there is a plan."""
+    whole = plan is not None
     return JobFacts(
         id=job.id,
         kind=job.kind,
@@ -248,7 +252,7 @@ def _facts(job: Job, whole: bool = False) -> JobFacts:
         finished=job.finished,
         policy=job.policy_number,
         loss=job.loss,
-        plan={name: one for name, one in job.plan.items() if name != gateway.BASIS} if whole else None,
+        plan=plan,
         parameters=job.parameters if whole else None,
         result=job.result if whole else None,
         receipts=job.receipt.splitlines() if whole and job.receipt else [],

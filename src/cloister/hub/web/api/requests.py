@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from cloister.hub import approvals
 from cloister.hub.approvals.decision import ACCESS_DAYS, comments, decisions
 from cloister.hub.core import models, notices
+from cloister.hub.jobs.authorise import plan_for
 from cloister.hub.jobs.gateway import find_dataset
 from cloister.hub.web.context import Visitor, scoped
 from cloister.hub.web.pages.requests import to_decide
@@ -108,7 +109,9 @@ def listed(here: Reader) -> RequestList:
     with here.hub.database.reading() as session:
         mine = list(session.scalars(own.order_by(models.Request.id.desc()).limit(_MOST)))
         waiting = to_decide(here.hub, session, here.who)
-    return RequestList(mine=[*map(_shown, mine)], waiting=[*map(_shown, waiting)])
+        return RequestList(
+            mine=[_shown(here, session, one) for one in mine], waiting=[_shown(here, session, one) for one in waiting]
+        )
 
 
 @router.post("/api/requests", status_code=201)
@@ -119,14 +122,14 @@ def ask(asked: AccessRequestBody, here: Worker) -> RequestFacts:
         made = approvals.ask_access(
             here.hub, session, here.who, dataset, asked.role, asked.purpose, asked.text.replace("\0", "")
         )
-        return _whole(session, made)
+        return _whole(here, session, made)
 
 
 @router.get("/api/requests/{number}")
 def shown(number: Number, here: Reader) -> RequestFacts:
     """Return one request, with decisions and comments."""
     with here.hub.database.reading() as session:
-        return _whole(session, approvals.find(here.hub, session, here.who, number))
+        return _whole(here, session, approvals.find(here.hub, session, here.who, number))
 
 
 @router.post("/api/requests/{number}/decision")
@@ -135,7 +138,9 @@ def decide(number: Number, word: CommentBody, here: Sharer) -> RequestFacts:
     with here.hub.database.writing() as session:
         found = approvals.find(here.hub, session, here.who, number)
         reason = word.reason.replace("\0", "")
-        return _whole(session, approvals.decide(here.hub, session, here.who, found, word.agreed, reason, word.days))
+        return _whole(
+            here, session, approvals.decide(here.hub, session, here.who, found, word.agreed, reason, word.days)
+        )
 
 
 @router.post("/api/requests/{number}/comments", status_code=201)
@@ -145,7 +150,7 @@ def comment(number: Number, said: CommentFacts, here: Worker) -> RequestFacts:
         found = approvals.find(here.hub, session, here.who, number)
         approvals.comment(here.hub, session, here.who, found, said.text.replace("\0", ""))
         session.flush()
-        return _whole(session, found)
+        return _whole(here, session, found)
 
 
 @router.post("/api/requests/{number}/withdraw")
@@ -153,7 +158,7 @@ def withdraw(number: Number, here: Worker) -> RequestFacts:
     """Withdraw one's own request."""
     with here.hub.database.writing() as session:
         found = approvals.find(here.hub, session, here.who, number)
-        return _whole(session, approvals.withdraw(here.hub, session, here.who, found))
+        return _whole(here, session, approvals.withdraw(here.hub, session, here.who, found))
 
 
 @router.post("/api/requests/{number}/revoke")
@@ -162,7 +167,7 @@ def revoke(number: Number, said: CommentFacts, here: Sharer) -> RequestFacts:
     with here.hub.database.writing() as session:
         found = approvals.find(here.hub, session, here.who, number)
         reason = said.text.replace("\0", "")
-        return _whole(session, approvals.revoke(here.hub, session, here.who, found, reason))
+        return _whole(here, session, approvals.revoke(here.hub, session, here.who, found, reason))
 
 
 @router.get("/api/notices")
@@ -173,7 +178,7 @@ def told(here: Reader) -> list[NoticeList]:
     return [NoticeList(id=one.id, text=one.text, link=one.link, time=one.created, read=one.read) for one in found]
 
 
-def _shown(one: models.Request) -> RequestFacts:
+def _shown(here: Visitor, session: Session, one: models.Request) -> RequestFacts:
     return RequestFacts(
         id=one.id,
         kind="access" if one.kind == "access" else "release",
@@ -185,16 +190,16 @@ def _shown(one: models.Request) -> RequestFacts:
         needs=one.needs,
         state=one.state,
         job=one.job_id,
-        plan=one.job.plan if one.job else None,
+        plan=plan_for(here.hub, session, here.who, one.job, here.environment) if one.job else None,
         created=one.created,
         ends=one.ends,
     )
 
 
-def _whole(session: Session, one: models.Request) -> RequestFacts:
+def _whole(here: Visitor, session: Session, one: models.Request) -> RequestFacts:
     session.flush()
     session.refresh(one)
-    shown = _shown(one)
+    shown = _shown(here, session, one)
     shown.decisions = [
         DecisionBody(person=said.person.name, agreed=said.agreed, reason=said.reason, time=said.created)
         for said in decisions(session, one)

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
@@ -40,6 +40,14 @@ class Facts(BaseModel):
     asked: list[dict[str, Any]] | None = Field(
         None, max_length=60, description="the questions, as Asked.read takes them"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, sent: Any) -> Any:
+        # One problem, not one for each of thousands of unknown fields.
+        if isinstance(sent, dict) and len(sent) > len(cls.model_fields):
+            raise ValueError(f"a survey has at most {len(cls.model_fields)} fields")
+        return sent
 
 
 class NewSurvey(Facts):
@@ -118,7 +126,9 @@ def mine(here: MayRead) -> SurveyList:
 @router.post("/api/surveys", status_code=201)
 def create(body: NewSurvey, here: MayWork) -> SurveyFacts:
     """Create a draft."""
-    facts = _named(body.model_dump(exclude_unset=True, exclude={"name"}))
+    with here.hub.database.reading() as session:  # what is cheap is checked before questions are certified
+        survey.require_free(session, here.who, body.name)
+    facts = _named(here, body.model_dump(exclude_unset=True, exclude={"name"}))
     with here.hub.database.writing() as session:
         made = composing.begin(here.hub, session, here.who, body.name, facts)
         return _facts(here, session, made)
@@ -144,7 +154,10 @@ def show(name: str, here: MayRead) -> SurveyFacts:
 @router.put("/api/surveys/{name}")
 def change(name: str, body: Facts, here: MayWork) -> SurveyFacts:
     """Change a draft; omitted facts stay."""
-    facts = _named(body.model_dump(exclude_unset=True))
+    with here.hub.database.reading() as session:
+        draft = survey.find_own(session, name, here.who)
+    survey.require_draft(draft)
+    facts = _named(here, body.model_dump(exclude_unset=True), survey.asked_of(draft))
     with here.hub.database.writing() as session:
         found = survey.find_own(session, name, here.who)
         survey.change(here.hub, session, found, facts)
@@ -156,7 +169,7 @@ def publish(name: str, here: MayWork) -> SurveyFacts:
     """Open a survey: questions and mechanisms are fixed from now on."""
     with here.hub.database.reading() as session:
         draft = survey.find_own(session, name, here.who)
-    survey.prepare(draft)
+    survey.prepare(here.hub, draft)
     with here.hub.database.writing() as session:
         found = survey.find_own(session, name, here.who)
         survey.publish(here.hub, session, found)
@@ -236,13 +249,17 @@ def _read(here: Visitor, name: str, wave: int) -> tuple[Survey, results.Results]
         return asked, results.read(here.hub, session, asked, wave or None)
 
 
-def _named(facts: dict[str, Any]) -> dict[str, Any]:
+def _named(here: Visitor, facts: dict[str, Any], known: tuple[SurveyQuestion, ...] = ()) -> dict[str, Any]:
     """Return the facts that were set; null is ignored, except for the end, where it means none.
 
-    Questions are read and certified here, before a transaction begins.
+    Questions are read and certified here, before a transaction begins; `known` ones were certified before.
     """
     said = {name: value for name, value in facts.items() if value is not None or name == "ends"}
-    return {**said, "asked": survey.read_questions(said["asked"])} if "asked" in said else said
+    if "asked" not in said:
+        return said
+    # In proportion to the work: a draft of sixty questions counts more than one of one.
+    here.count(len(said["asked"]) // 3)
+    return {**said, "asked": survey.read_bounded(here.hub, here.who, said["asked"], known)}
 
 
 def _facts(here: Visitor, session: Session, one: Survey) -> SurveyFacts:

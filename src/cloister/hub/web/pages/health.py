@@ -19,6 +19,7 @@ __all__ = ["router"]
 
 router = APIRouter()
 _PATIENCE_S = 120  # a job may wait this long before the workers count as failed
+_FAILURES = 3  # in the last minute; fewer may be an accident
 _NONE_YET = "none yet"  # the workers of this hub have never run, and no job waits
 
 
@@ -47,7 +48,10 @@ def _database(hub: Hub) -> tuple[str, str]:
 
 
 def _workers(hub: Hub, oldest: float | None) -> str:
-    """Check by heartbeats that a worker lives; a hanging one is ended by its supervisor."""
+    """Check by heartbeats that a worker lives and does not keep failing; a hanging one is ended by its supervisor."""
+    failed = heartbeats.failures(hub.folder)
+    if failed >= _FAILURES:
+        return f"failing: {failed:,} times in the last minute. The log says where"
     if heartbeats.living(hub.folder):
         return "ok"
     seen = heartbeats.last(hub.folder)

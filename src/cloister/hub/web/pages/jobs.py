@@ -12,6 +12,7 @@ from cloister.hub.approvals.visibility import find_job
 from cloister.hub.core.models import Job
 from cloister.hub.core.models import Request as Asked
 from cloister.hub.jobs import gateway
+from cloister.hub.jobs.authorise import plan_for
 from cloister.hub.jobs.external_tables.submission import HANDED
 from cloister.hub.jobs.job_types import KINDS, Planned
 from cloister.hub.jobs.queue import ENDED
@@ -96,6 +97,8 @@ def draw(
         detail: what went wrong, for the owner only.
     """
     here: Visitor = request.state.visitor
+    with here.hub.database.reading() as session:
+        plan = plan_for(here.hub, session, here.who, job, here.environment)
     kind = KINDS.get(job.kind)
     title, stopped = _STOPPED.get(job.state, ("", ""))
     result = job.result if job.state == "done" else None
@@ -116,7 +119,7 @@ def draw(
         stage=job.stage or _STAGES.get(job.state, ""),
         may_cancel=mine and job.state in ("waiting", "queued", "running") and not job.cancel,
         request_id=asked,
-        planned=Planned.from_json(job.plan) if job.plan else None,
+        planned=Planned.from_json(plan) if plan else None,
         stopped_title=title,
         stopped=stopped,
         mine=mine or handed,

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from cloister.hub.core.models import ROLES, Dataset, Person
 from cloister.hub.core.models import Policy as Kept
+from cloister.hub.datasets.bounded import run_bounded
 from cloister.hub.datasets.dataset_view import visible_dataset
 from cloister.hub.datasets.datasets import owned
 from cloister.hub.jobs.job_types import KINDS
@@ -29,6 +30,7 @@ router = APIRouter()
 Here = Annotated[Visitor, Depends(signed_in)]
 Sent = Annotated[Form, Depends(sent_form)]
 _MOST = 100_000
+_TEST_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +79,11 @@ def edit(request: Request, name: str, here: Here, sent: Sent) -> Response:
         return _publish(request, here, name, draft)
     if action not in ("check", "test"):
         raise BadForm("press one of the buttons.")
+    if action == "test":
+        draft = _tested(here, name, draft)
     with here.hub.database.reading() as session:
         dataset = owned(session, name, here.who)
-        draft = _tested(session, dataset, draft) if action == "test" else _checked(session, dataset, draft)
-        return _draw(request, here, session, dataset, draft)
+        return _draw(request, here, session, dataset, draft if action == "test" else _checked(session, dataset, draft))
 
 
 @router.post("/datasets/{name}/policy/form")
@@ -141,14 +144,18 @@ def _checked(session: Session, dataset: Dataset, draft: Draft) -> Draft:
     return Draft(draft.text, draft.after, "", notes, True, draft.tests)
 
 
-def _tested(session: Session, dataset: Dataset, draft: Draft) -> Draft:
+def _tested(here: Visitor, name: str, draft: Draft) -> Draft:
+    with here.hub.database.reading() as session:
+        schema = published.schema_text_of(session, owned(session, name, here.who))
     if not draft.tests:
         return Draft(draft.text, draft.after, "write some tests first, in the box below the policy.")
     try:
-        report = check.run(draft.text, draft.tests, published.schema_of(session, dataset))
+        told = run_bounded(
+            here.hub.settings, check.told, draft.text, draft.tests, schema, seconds=_TEST_S, caller=here.who.id
+        )
     except BadPolicy as error:
         return Draft(draft.text, draft.after, _sentence(error), tests=draft.tests)
-    return Draft(draft.text, draft.after, tests=draft.tests, report=str(report), passed=report.passed)
+    return Draft(draft.text, draft.after, tests=draft.tests, report=told["report"], passed=told["passed"])
 
 
 def _draw(request: Request, here: Visitor, session: Session, dataset: Dataset, draft: Draft | None) -> Response:

@@ -13,6 +13,7 @@ from cloister.hub.approvals.requests import askable_purposes, current_policy
 from cloister.hub.core import models
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Dataset, Person
+from cloister.hub.jobs.authorise import plan_for
 from cloister.hub.jobs.gateway import find_dataset
 from cloister.hub.jobs.job_types import KINDS, Planned
 from cloister.hub.policy.purposes import PURPOSES
@@ -108,7 +109,8 @@ def shown(request: Request, number: int, here: SignedIn) -> Response:
         found = _find(here, session, number)
         said, below = decisions(session, found), comments(session, found)
         deciding = approvals.may_decide(here.hub, session, here.who, found)
-    job = found.job
+        job = found.job
+        plan = plan_for(here.hub, session, here.who, job, here.environment) if job is not None else None
     kind = KINDS.get(job.kind) if job is not None else None
     return page(
         request,
@@ -116,7 +118,7 @@ def shown(request: Request, number: int, here: SignedIn) -> Response:
         one=found,
         job=job,
         kind=kind,
-        planned=Planned.from_json(job.plan) if job is not None and job.plan else None,
+        planned=Planned.from_json(plan) if plan else None,
         purpose=PURPOSES[found.purpose].title if found.purpose in PURPOSES else "",
         decisions=said,
         comments=below,

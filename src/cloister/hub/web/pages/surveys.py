@@ -91,7 +91,7 @@ def confirm(request: Request, name: str, here: Here) -> Response:
     if found.state != "draft":
         raise NotNow(f"the survey is {found.state} already.")
     asked = asked_of(found)
-    expected = [(one, composing.expected(one, found.target, found.lasting)) for one in asked]
+    expected = list(zip(asked, composing.expected_all(here.hub, found, asked), strict=True))
     most = show_number(sum((Fraction(one.levels[-1].epsilon) for one in asked), start=Fraction(0)))
     return page(request, "survey_publish.html", survey=found, asked=expected, most=most)
 
@@ -103,7 +103,7 @@ def publish(request: Request, name: str, here: Here, sent: Sent) -> Response:
         raise BadForm("tick the box to say that the questions are final.")
     with here.hub.database.reading() as session:
         draft = survey.find_own(session, name, here.who)
-    survey.prepare(draft)
+    survey.prepare(here.hub, draft)
     with here.hub.database.writing() as session:
         found = survey.find_own(session, name, here.who)
         survey.publish(here.hub, session, found)
