@@ -56,15 +56,15 @@ def visited(run: Callable[[], object]) -> list[str]:
 
 def _hub(folder: Path) -> Callable[[], object]:
     """A request to a hub with the job that it leads to: plan, submit, run, read."""
-    spec = importlib.util.spec_from_file_location("hub_town", Path(__file__).parent / "e2e" / "hub_town.py")
-    hub_town = importlib.util.module_from_spec(spec)
-    sys.modules["hub_town"] = hub_town
-    spec.loader.exec_module(hub_town)
-    town = hub_town.build(folder / "hub")
+    spec = importlib.util.spec_from_file_location("hub_world", Path(__file__).parent / "e2e" / "hub_world.py")
+    hub_world = importlib.util.module_from_spec(spec)
+    sys.modules["hub_world"] = hub_world
+    spec.loader.exec_module(hub_world)
+    town = hub_world.build(folder / "hub")
     town.token("ada")
 
     def run() -> None:
-        body = {"kind": "query", "form": {"sql": hub_town.COUNT, "spend": "rho 0.02"}, "purpose": "health-research"}
+        body = {"kind": "query", "form": {"sql": hub_world.COUNT, "spend": "rho 0.02"}, "purpose": "health-research"}
         answer = town.call("ada", "POST", "/api/datasets/visits/jobs", body=body)
         assert answer.status_code in (200, 201, 202), answer.text
         town.work()

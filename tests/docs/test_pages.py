@@ -49,7 +49,7 @@ def run(command: str) -> subprocess.CompletedProcess[str]:
 def run_console(example: Example) -> str | None:
     """Run a block; a sentence says what went wrong."""
     if not example.parsed.startswith("$ "):
-        return None  # tests/unit/test_project.py says what may stand in a block that does not run
+        return None  # tests/unit/project/test_project.py says what may stand in a block that does not run
     for command, shown in steps(example.parsed):
         done = run(command)
         if done.returncode:

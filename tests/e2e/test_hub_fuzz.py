@@ -14,7 +14,7 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from . import hub_town
+from . import hub_world
 
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("ignore::DeprecationWarning:schemathesis")]
 
@@ -37,7 +37,7 @@ def fixed(examples):
 
 @pytest.fixture(scope="module")
 def town(tmp_path_factory):
-    made = hub_town.copied(tmp_path_factory.mktemp("town") / "hub")
+    made = hub_world.copied(tmp_path_factory.mktemp("town") / "hub")
     for who in WHO[1:]:
         made.token(who)
     made.remember()
@@ -301,12 +301,12 @@ def planned(town, kind, form):
 def test_no_question_and_no_loss_ends_in_a_5xx(town, examples):
     for sql in HOSTILE:
         for spend in LOSSES[:1] if sql else LOSSES:
-            answer = planned(town, "query", {"sql": sql or hub_town.COUNT, "spend": spend})
+            answer = planned(town, "query", {"sql": sql or hub_world.COUNT, "spend": spend})
             assert answer.status_code < 500, (sql[:200], spend[:80], answer.text[:300])
     for wrong in (None, [], {}, True, 1e400, -0.0, "x" * 3000, {"a": 1}, float("inf")):
         for name in ("sql", "spend", "within", "confidence", "table", "bins"):
             for kind in ("query", "profile"):
-                form = {"sql": hub_town.COUNT, "spend": "rho 0.01", "table": "visits", name: wrong}
+                form = {"sql": hub_world.COUNT, "spend": "rho 0.01", "table": "visits", name: wrong}
                 assert planned(town, kind, form).status_code < 500, (kind, name, wrong)
 
     @fixed(examples)
@@ -351,7 +351,7 @@ def _tests(text):
 
 
 def test_signs_and_numbers_that_postgresql_cannot_store_are_refused(postgres_address, tmp_path):
-    town = hub_town.build(tmp_path / "hub", database_url=postgres_address)
+    town = hub_world.build(tmp_path / "hub", database_url=postgres_address)
     long, huge = "n" * 190, 10**30
     for who in ("ada", "owner", "operator", "dora"):
         for path in (
@@ -381,8 +381,8 @@ def test_signs_and_numbers_that_postgresql_cannot_store_are_refused(postgres_add
         ("owner", "POST", "/api/datasets", {"name": "xy", "title": "\0", "about": "a\0", "policy": _page("xy")}),
         ("owner", "POST", "/api/datasets/visits/uploads", {"table": "\0", "file": "\0.csv", "size": 2**50}),
         ("owner", "PUT", "/api/datasets/visits/policy", {"text": _page("visits") + "# \0"}),
-        ("owner", "POST", "/api/datasets/visits/versions", {"uploads": {"visits": "\0"}, "schema": hub_town.SCHEMA}),
-        ("owner", "POST", "/api/datasets/visits/versions", {"schema": "# \0\n" + hub_town.SCHEMA}),
+        ("owner", "POST", "/api/datasets/visits/versions", {"uploads": {"visits": "\0"}, "schema": hub_world.SCHEMA}),
+        ("owner", "POST", "/api/datasets/visits/versions", {"schema": "# \0\n" + hub_world.SCHEMA}),
         ("ada", "POST", "/api/datasets/visits/jobs", {"kind": "\0", "form": {"sql": "\0"}, "purpose": "\0"}),
     ):
         answer = town.call(who, method, path, body=body)

@@ -28,7 +28,7 @@ from cloister.hub.core.models import Dataset, Decision, Job, Policy, Request, Up
 from cloister.hub.core.settings import Settings
 from cloister.privacy.loss import Loss
 
-from . import hub_town
+from . import hub_world
 
 pytestmark = pytest.mark.e2e
 
@@ -121,7 +121,7 @@ for case in json.loads(sys.argv[3]):
 @pytest.fixture(scope="module")
 def template(tmp_path_factory):
     folder = tmp_path_factory.mktemp("template") / "hub"
-    town = hub_town.copied(folder)
+    town = hub_world.copied(folder)
     facts = {"request": town.visits.request, "upload": town.visits.upload}
     for who in ("ada", "owner"):
         facts[who] = town.token(who)

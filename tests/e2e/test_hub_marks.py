@@ -29,7 +29,7 @@ from cloister.hub.ops.backup import backup, opened
 from cloister.privacy.errors import EngineFailed
 from cloister.privacy.loss import rho
 
-from . import hub_town
+from . import hub_world
 from . import test_hub_matrix as matrix
 
 pytestmark = pytest.mark.e2e
@@ -39,9 +39,9 @@ SECRETS = {  # of a connection that fails
     "password": "pw-Vbn-66120",
     "user": "user-Tgb-41093",
 }
-MARKS = {**hub_town.MARKS, **SECRETS}
+MARKS = {**hub_world.MARKS, **SECRETS}
 QUESTIONS = (
-    hub_town.COUNT,
+    hub_world.COUNT,
     "SELECT comment, COUNT(*) AS n FROM visits GROUP BY comment",
     "SELECT staff, COUNT(*) AS n FROM salaries GROUP BY staff",
     "SELECT COUNT(*) AS n FROM visits WHERE age > 200",
@@ -115,10 +115,10 @@ def logs():
 @pytest.fixture(scope="module", params=["three visitors", "every visitor"])
 def town(tmp_path_factory, logs, request):
     place = tmp_path_factory.mktemp("marks")
-    made = hub_town.build(
+    made = hub_world.build(
         place / "hub", mail_folder=str(place / "mail"), metrics_token="numbers", connect_hosts="Hospital=localhost:9"
     )
-    everybody = (*sorted(set(hub_town.VISITORS) - {"owner"}), *matrix.STRANGERS)
+    everybody = (*sorted(set(hub_world.VISITORS) - {"owner"}), *matrix.STRANGERS)
     made.visitors = ("ada", "ben", "stranger") if request.param == "three visitors" else everybody
     yield made
     made.hub.close()
@@ -226,7 +226,7 @@ def _break_things(town):
     sink = io.BytesIO()
     pq.write_table(pa.table({"patient": marked["person"], "ward": marked["group"], "age": marked["text"]}), sink)
     parquet = sink.getvalue()
-    rows = hub_town.rows_of_visits(1, 5)
+    rows = hub_world.rows_of_visits(1, 5)
     for file, raw in (
         ("visits.parquet", parquet),  # columns are missing
         ("visits.parquet", parquet[: len(parquet) // 2]),
@@ -237,7 +237,7 @@ def _break_things(town):
     ):
         with hub.database.reading() as session:
             dataset = datasets.find(session, "visits")
-        sent = hub_town.send(town, "owner", dataset, "visits", raw, file)
+        sent = hub_world.send(town, "owner", dataset, "visits", raw, file)
         _version(town, uploads={"visits": sent})
         town.ask("owner", "POST", f"/datasets/visits/versions/files/{sent}/cancel")
     secret = f"postgresql://{MARKS['user']}:{MARKS['password']}@localhost:9/visits"
@@ -281,7 +281,7 @@ def test_no_log_line_holds_one(driven, logs):
 
 
 def test_no_table_of_the_hub_holds_one(town, driven):
-    text = hub_town.dump(town.hub)
+    text = hub_world.dump(town.hub)
     assert "a paper about age" in text.lower()  # so the dump is a dump
     assert not found_in(text)
 
@@ -340,7 +340,7 @@ def test_what_does_not_fit_into_memory_fails_and_reaches_no_disk(tmp_path, monke
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     monkeypatch.setenv("TMPDIR", str(scratch))
-    made = hub_town.build(tmp_path / "hub", job_memory="40MB")
+    made = hub_world.build(tmp_path / "hub", job_memory="40MB")
     try:
         lines = (f"p{i},surgery,{i % 90},1.5,{MARKS['text']}-{i:040d}-{'x' * 80}" for i in range(300_000))
         raw = "\n".join(["patient,ward,age,cost,comment", *lines, ""]).encode()

@@ -17,12 +17,12 @@ from cloister.hub.surveys import survey as surveys
 from cloister.hub.users import totp
 from cloister.privacy.errors import BadForm
 
-from . import hub_town
+from . import hub_world
 
 pytestmark = pytest.mark.e2e
 
 
-EVERYBODY = frozenset(hub_town.VISITORS)
+EVERYBODY = frozenset(hub_world.VISITORS)
 NOBODY = frozenset()
 STRANGERS = ("stranger", "half")
 LET_IN = {200, 201, 202, 204, 303, 409, 413, 422}
@@ -90,8 +90,8 @@ SEES = "owner ada cleo"
 WORKS = "ada cleo"
 owns = rule("owner", "other")
 knows = rule(KNOWN, "other")
-WORK = {"form": {"sql": hub_town.COUNT, "spend": "rho 0.01"}, "purpose": "health-research"}
-TYPED = {"sql": hub_town.COUNT, "spend": "rho 0.01", "purpose": "health-research"}
+WORK = {"form": {"sql": hub_world.COUNT, "spend": "rho 0.01"}, "purpose": "health-research"}
+TYPED = {"sql": hub_world.COUNT, "spend": "rho 0.01", "purpose": "health-research"}
 TWICE = {"password": "seven blue doors", "again": "seven blue doors", "name": "New"}
 
 
@@ -208,12 +208,12 @@ TABLE = {
     "GET /account": signed(),
     "POST /account/password": signed(sent={"current": "x", "new": "a", "again": "b"}),
     "POST /account/verify": signed(),
-    "POST /account/second-factor": signed(sent={"factor_password": hub_town.PASSWORD}),
+    "POST /account/second-factor": signed(sent={"factor_password": hub_world.PASSWORD}),
     "POST /account/second-factor/confirm": signed(sent={"code": "000000"}),
     "POST /account/second-factor/cancel": signed(),
     "POST /account/second-factor/remove": signed(sent={"code": "000000"}),
     "POST /account/tokens": signed(
-        sent={"label": "x", "scopes": "read", "days": "3", "token_password": hub_town.PASSWORD}
+        sent={"label": "x", "scopes": "read", "days": "3", "token_password": hub_world.PASSWORD}
     ),
     "POST /account/tokens/{number}/revoke": rule("ada", number="token"),
     "POST /account/sessions/end": signed(),
@@ -347,12 +347,12 @@ def town(tmp_path_factory):
     place = tmp_path_factory.mktemp("town")
     for name in ("hospital", "clinic"):
         (place / name).mkdir()
-    made = hub_town.copied(
+    made = hub_world.copied(
         place / "hub",
         connect_folders=f"Hospital={place / 'hospital'}, Clinic={place / 'clinic'}",
         connect_hosts="Hospital=db.hospital.example:5432, Clinic=db.clinic.example:5432",
     )
-    for who in hub_town.VISITORS:
+    for who in hub_world.VISITORS:
         for scopes in (*SCOPES, "read work share"):
             made.token(who, scopes)
     made.remember()
@@ -427,7 +427,7 @@ def no_word(answer, case):
 
 
 def test_every_route_has_its_line_in_the_table(town):
-    found = {f"{method} {path}" for method, path in hub_town.routes(town.web.app)}
+    found = {f"{method} {path}" for method, path in hub_world.routes(town.web.app)}
     assert found == set(TABLE)
 
 
@@ -435,7 +435,7 @@ def test_every_route_has_its_line_in_the_table(town):
 def test_everybody_gets_what_the_table_says(town, key):
     for side in SIDES if "{" in key or "{name}" in str(TABLE[key].sent) else ("visits",):
         # Whoever gets in somewhere also asks for what is not there; to the others it is compared with what is.
-        asking = TABLE[key].visits | TABLE[key].hidden if side == "nowhere" else hub_town.VISITORS
+        asking = TABLE[key].visits | TABLE[key].hidden if side == "nowhere" else hub_world.VISITORS
         if TABLE[key].everybody:
             asking = ("ada", "operator")
         for who in (*asking, *STRANGERS):
@@ -445,7 +445,7 @@ def test_everybody_gets_what_the_table_says(town, key):
 @pytest.mark.parametrize("key", [key for key in TABLE if " /api/" in key], ids=lambda key: key.replace("/", "_"))
 def test_a_program_gets_the_same_as_a_browser(town, key):
     for side in ("visits", "hidden"):
-        for who in (*hub_town.VISITORS, "stranger"):
+        for who in (*hub_world.VISITORS, "stranger"):
             check(town, who, key, side, "program")
 
 
@@ -726,7 +726,7 @@ def prepare_forms(town, monkeypatch):
         )
         totp.enroll(session, hub.keys, people["cleo"].id)
     granted = town.ask("owner", "POST", f"/requests/{town.visits.request}/decide", data={"word": "agree", "days": "9"})
-    begun = town.ask("ben", "POST", "/account/second-factor", data={"factor_password": hub_town.PASSWORD})
+    begun = town.ask("ben", "POST", "/account/second-factor", data={"factor_password": hub_world.PASSWORD})
     assert (granted.status_code, begun.status_code) == (303, 303)
     town.sign_in("cleo", complete=False, name="cleo, half inside")
 
@@ -759,7 +759,7 @@ def test_every_form_that_is_refused_comes_back_as_it_was_filled_in(town, monkeyp
             tried.add(re.split(r"[?#]", form["action"])[0])
     town.restore()
     wanted = {
-        path for method, path in hub_town.routes(town.web.app) if method == "POST" and not path.startswith("/api/")
+        path for method, path in hub_world.routes(town.web.app) if method == "POST" and not path.startswith("/api/")
     }
     known = {path for path in wanted if any(re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", path), one) for one in tried)}
     assert [path for path in sorted(wanted - known) if not UNTYPED.fullmatch(path)] == []

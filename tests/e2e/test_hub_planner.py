@@ -17,7 +17,7 @@ import pytest
 from cloister.hub.core.settings import Settings
 from cloister.hub.ops.serve import environment_of
 
-from . import hub_town
+from . import hub_world
 
 SECONDS = 3  # a plan of a COUNT takes a tenth of that on a busy machine
 
@@ -29,7 +29,7 @@ SLOW = {"method": "mixture", "table": "visits", "bins": "256", "spend": "rho 0.0
 def served(tmp_path_factory, request):
     """A hub that is served, with so many seconds for a plan."""
     folder = tmp_path_factory.mktemp("planner") / "hub"
-    town = hub_town.copied(folder)
+    town = hub_world.copied(folder)
     tokens = {who: town.token(who) for who in ("ada", "cleo")}
     town.hub.close()
     with socket.socket() as free:
@@ -105,7 +105,7 @@ def processor_time(process):
 
 
 def test_plans_and_refusals_come_back_as_they_are_made(served):
-    status, content = plan(served, "ada", hub_town.COUNT)
+    status, content = plan(served, "ada", hub_world.COUNT)
     assert status == 200
     assert json.loads(content)["own"]["measure"] == "rho"  # the answer is on record and costs nothing
     status, content = plan(served, "ada", "SELECT nonsense FROM visits")
@@ -132,12 +132,12 @@ def test_a_plan_that_takes_too_long_is_stopped_and_others_go_on(served):
         assert status == 422
         assert f"longer than {SECONDS} seconds to plan" in json.loads(content)["message"]
     assert waited < SECONDS + 30
-    assert plan(served, "ada", hub_town.COUNT)[0] == 200  # there is a new child
+    assert plan(served, "ada", hub_world.COUNT)[0] == 200  # there is a new child
 
 
 @pytest.mark.parametrize("served", [600], indirect=True)
 def test_a_plan_that_nobody_waits_for_is_stopped(served):
-    plan(served, "ada", hub_town.COUNT)
+    plan(served, "ada", hub_world.COUNT)
     before = children(served)
     assert before
     with pytest.raises(TimeoutError):

@@ -27,7 +27,7 @@ from cloister.hub.web.security import CONTENT_SECURITY_POLICY
 from cloister.privacy.errors import RolledBack
 from cloister.privacy.loss import rho
 
-from . import hub_town
+from . import hub_world
 from . import test_hub_matrix as matrix
 
 pytestmark = pytest.mark.e2e
@@ -39,7 +39,7 @@ PURPOSE = {"purpose": "health-research"}
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """A town for attacks that leave no trace, or are taken back."""
-    made = hub_town.copied(tmp_path_factory.mktemp("town") / "hub")
+    made = hub_world.copied(tmp_path_factory.mktemp("town") / "hub")
     for who in ("ada", "cleo", "owner"):
         made.token(who)
     made.remember()
@@ -50,7 +50,7 @@ def shared(tmp_path_factory):
 @pytest.fixture
 def town(tmp_path):
     """A town of its own, to be broken."""
-    made = hub_town.copied(tmp_path / "hub", connect_hosts="Hospital=db.example:5432", login_tries=5)
+    made = hub_world.copied(tmp_path / "hub", connect_hosts="Hospital=db.example:5432", login_tries=5)
     yield made
     made.hub.close()
 
@@ -123,7 +123,7 @@ def test_no_redirect_leads_out_of_the_hub(shared, place):
         shared.ask("ada", "GET", "/sign-in?next=" + place.replace("\t", "%09").replace(" ", "%20")),
         shared.ask("half", "GET", "/second-factor?next=" + place.replace("\t", "%09").replace(" ", "%20")),
     ]
-    data = {"email": "ada@university.example", "password": hub_town.PASSWORD, "next": place}
+    data = {"email": "ada@university.example", "password": hub_world.PASSWORD, "next": place}
     answers.append(shared.ask("stranger", "POST", "/sign-in", data=data))
     assert answers[-1].status_code == 303
     for answer in answers:
@@ -137,7 +137,7 @@ def test_a_cookie_that_somebody_planted_is_not_taken_over(shared):
     planted = "p" * 43
     token = shared.send("GET", "/sign-in", {"cookie": f"cloister-session={planted}; cloister-visit={'v' * 40}"})
     csrf = re.search(r'name="csrf" value="(\w+)"', token.text).group(1)
-    data = {"email": "ada@university.example", "password": hub_town.PASSWORD, "csrf": csrf}
+    data = {"email": "ada@university.example", "password": hub_world.PASSWORD, "csrf": csrf}
     entered = shared.send(
         "POST", "/sign-in", {"cookie": f"cloister-session={planted}; cloister-visit={'v' * 40}"}, data
     )
@@ -206,7 +206,7 @@ def test_no_field_of_any_form_is_run_as_code_or_breaks_the_hub(shared, share):
         shared.restore()
     with shared.hub.database.reading() as session:
         assert tables <= set(sa.inspect(session.connection()).get_table_names())
-        assert len(session.scalars(sa.select(Person)).all()) == len(hub_town.PEOPLE)
+        assert len(session.scalars(sa.select(Person)).all()) == len(hub_world.PEOPLE)
 
 
 def test_what_people_wrote_is_shown_to_others_as_text(town):
@@ -217,17 +217,17 @@ def test_what_people_wrote_is_shown_to_others_as_text(town):
             one.name = f"{one.name} {mark}"
         for one in session.scalars(sa.select(Dataset)):
             one.title, one.about = mark, mark
-        for one in session.scalars(sa.select(hub_town.models.Organisation)):
+        for one in session.scalars(sa.select(hub_world.models.Organisation)):
             one.country = "<b"
-        for one in session.scalars(sa.select(hub_town.models.SavedQuery)):
+        for one in session.scalars(sa.select(hub_world.models.SavedQuery)):
             one.name = mark
-        for one in session.scalars(sa.select(hub_town.models.Notice)):
+        for one in session.scalars(sa.select(hub_world.models.Notice)):
             one.text = mark
-        for one in session.scalars(sa.select(hub_town.models.Request)):
+        for one in session.scalars(sa.select(hub_world.models.Request)):
             one.text = mark
         for one in session.scalars(sa.select(Upload)):
             one.file = one.table = mark
-        for one in session.scalars(sa.select(hub_town.models.Token)):
+        for one in session.scalars(sa.select(hub_world.models.Token)):
             one.label = mark
         job = session.get_one(Job, town.visits.job)
         job.parameters = {**job.parameters, "sql": mark}
@@ -287,7 +287,7 @@ def test_a_bomb_is_stopped_while_it_is_unpacked(town, content, said):
     assert len(raw) < 500_000
     with town.hub.database.reading() as session:
         dataset = datasets.find(session, "visits")
-    sent = hub_town.send(town, "owner", dataset, "visits", raw, "visits.csv.gz")
+    sent = hub_world.send(town, "owner", dataset, "visits", raw, "visits.csv.gz")
     with town.hub.database.writing() as session:
         version = datasets.new_version(town.hub, session, town.people["owner"], dataset, uploads={"visits": sent})
     assert ingest.prepare(town.hub, version.id) == "failed"
@@ -382,7 +382,7 @@ def test_guessing_is_locked_out_even_if_all_guesses_come_at_once(town, email):
         answers = list(many.map(guess, range(24)))
     assert answers.count(401) == town.hub.settings.login_tries
     assert answers.count(429) == 24 - town.hub.settings.login_tries
-    right = {"email": "ada@university.example", "password": hub_town.PASSWORD}
+    right = {"email": "ada@university.example", "password": hub_world.PASSWORD}
     assert town.ask("stranger", "POST", "/sign-in", data=right).status_code == 429
 
 
@@ -390,7 +390,7 @@ def test_a_code_works_once_even_if_it_comes_eight_times_at_once(town):
     with town.hub.database.writing() as session:
         text, _ = totp.enroll(session, town.hub.keys, town.people["ada"])
         totp.confirm(session, town.hub.keys, town.people["ada"], pyotp.TOTP(text).at(int(time.time()) - 30))
-    right = {"email": "ada@university.example", "password": hub_town.PASSWORD}
+    right = {"email": "ada@university.example", "password": hub_world.PASSWORD}
     halves = []
     for number in range(8):
         entered = sign_in.sign_in(town.hub, **right, address=f"10.0.0.{number}")
@@ -444,8 +444,8 @@ def test_thirty_two_posts_at_once_never_spend_more_than_there_is(town, limit):
     }[limit]
     policy = f"dataset: race\npurposes: [health-research]\nbudget: {budget}\njoins: any\n"
     policy += "roles: {all: {who: {people: [ada@university.example]}, may: [see schema, query]}}\n"
-    files = {"visits": hub_town.rows_of_visits(), "salaries": hub_town.rows_of_salaries()}
-    hub_town.share(town, "owner", "race", policy, hub_town.SCHEMA, files)
+    files = {"visits": hub_world.rows_of_visits(), "salaries": hub_world.rows_of_salaries()}
+    hub_world.share(town, "owner", "race", policy, hub_world.SCHEMA, files)
 
     def post(number):
         sql = f"SELECT COUNT(*) AS n FROM visits WHERE cost > {number}"
@@ -459,7 +459,7 @@ def test_thirty_two_posts_at_once_never_spend_more_than_there_is(town, limit):
     assert answers.count(202) >= 5
 
     def work(name):
-        shelf = hub_town.DatasetPool(
+        shelf = hub_world.DatasetPool(
             town.hub, lambda one, version, who: datasets.open_for_work(town.hub, one, version, who)
         )
         while (job := queue.claim(town.hub.database, name)) is not None:
@@ -655,12 +655,12 @@ def test_a_sealed_table_that_was_touched_is_not_read_and_nothing_is_paid(town, h
 
 
 def test_a_policy_that_was_changed_in_the_database_allows_nothing(town):
-    waiting = ask(town, "ada", hub_town.COUNT.replace("n ", "m "), do="jobs").json()["id"]
+    waiting = ask(town, "ada", hub_world.COUNT.replace("n ", "m "), do="jobs").json()["id"]
     with town.hub.database.writing() as session:
         kept = session.scalars(sa.select(Policy).where(Policy.dataset_id == 1)).one()
         kept.text = kept.text.replace("organisations: [University]", "organisations: [University, College]")
     for who in ("ada", "ben", "cleo", "dora"):
-        assert ask(town, who, hub_town.COUNT).status_code == 404, who
+        assert ask(town, who, hub_world.COUNT).status_code == 404, who
         assert town.ask(who, "GET", "/datasets/visits").status_code == 404, who
     assert "not what was published" in town.ask("owner", "GET", "/datasets/visits").text
     town.work()
@@ -676,11 +676,11 @@ def test_an_older_policy_cannot_be_put_back_as_the_newest(town):
         session.add(
             Policy(dataset_id=dataset.id, number=3, text=first.text, signature=first.signature, made_by=first.made_by)
         )
-    assert ask(town, "ada", hub_town.COUNT).status_code == 404
+    assert ask(town, "ada", hub_world.COUNT).status_code == 404
 
 
 def test_a_budget_raised_in_the_database_does_not_bind_the_ledger(town):
-    assert ask(town, "ada", hub_town.COUNT).status_code == 200  # now the account is open in this process
+    assert ask(town, "ada", hub_world.COUNT).status_code == 200  # now the account is open in this process
     with town.hub.database.writing() as session:
         dataset = datasets.find(session, "visits")
         dataset.budget = {**dataset.budget, "amount": "1000"}
@@ -702,8 +702,8 @@ def test_a_hub_that_is_started_with_a_raised_budget_plans_nothing(town):
 def test_a_persons_limit_holds_when_the_database_has_forgotten_what_they_spent(town):
     policy = "dataset: small\npurposes: [health-research]\nbudget: {lifetime: {rho: 1}, per_user: {rho: 0.02}}\n"
     policy += "roles: {all: {who: {people: [ada@university.example]}, may: [see schema, query]}}\n"
-    files = {"visits": hub_town.rows_of_visits(), "salaries": hub_town.rows_of_salaries()}
-    hub_town.share(town, "owner", "small", policy, hub_town.SCHEMA, files)
+    files = {"visits": hub_world.rows_of_visits(), "salaries": hub_world.rows_of_salaries()}
+    hub_world.share(town, "owner", "small", policy, hub_world.SCHEMA, files)
     for number, ended in ((1, ["done"]), (2, ["done"]), (3, [])):
         with town.hub.database.writing() as session:
             session.execute(sa.delete(Spent))
@@ -743,7 +743,7 @@ def test_an_audit_log_that_was_changed_says_so(town):
 
 def test_a_schema_that_its_policy_does_not_fit_makes_no_version(town):
     """A role whose column is gone would show nothing; worse, a new column could show what a rule kept back."""
-    smaller = hub_town.SCHEMA.replace("      age: {type: integer, bounds: [0, 110]}\n", "")
+    smaller = hub_world.SCHEMA.replace("      age: {type: integer, bounds: [0, 110]}\n", "")
     answer = town.call("owner", "POST", "/api/datasets/visits/versions", body={"schema": smaller})
     assert answer.status_code == 422
     assert "roles.juniors.tables.visits" in answer.json()["message"]

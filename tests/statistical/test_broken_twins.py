@@ -4,7 +4,7 @@ import pytest
 
 from cloister.attack import Audit, audit
 
-from .zoo import ZOO, Twins
+from .broken_mechanisms import ZOO, Twins
 
 pytestmark = pytest.mark.statistical
 

@@ -27,7 +27,7 @@ from cloister.synth.scoring import publishable
 from cloister.synth.scoring.report.interval import Interval
 from cloister.synth.scoring.utility.workload import RowCount
 
-from ..unit.synth_transcripts import Transcript, moved, recorded, replayed
+from ..unit.synth.transcripts import Transcript, moved, recorded, replayed
 from .synth_runs import Generator, Tables, evidence
 
 pytestmark = pytest.mark.statistical

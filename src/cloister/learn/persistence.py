@@ -59,7 +59,7 @@ _KINDS = {
 _NAMES = {home: name for name, home in _KINDS.items()}
 _NOT_KEPT = ("ledger", "account")
 _NO_LESSON = "a model without a receipt is a lesson, and is not kept."
-# Attributes that `fit`, `set_output` or routing sets; tests/unit/test_learn_keep.py compares them with the classes.
+# Attributes that `fit`, `set_output` or routing sets; tests/unit/learn/test_keep.py compares them with the classes.
 _STATE = frozenset(
     {
         "_axes", "_box", "_features", "_forest", "_metadata_request", "_model", "_of_dataset", "_parts", "_seen",

@@ -100,7 +100,7 @@ def release_steps(
         private: True if every other input of the steps was released privately; stated in the receipt.
 
     Privacy: the spend, in the first account's measure, by adaptive composition: the filter refuses steps beyond it. If
-        a step fails the charge stands, and the error reveals nothing else. Tested in tests/unit/test_meter.py.
+        a step fails the charge stands, and the error reveals nothing else. Tested in tests/unit/privacy/test_filter.py.
     """
     if not accounts or len({account.cap.measure for account in accounts}) > 1:
         raise BadInput("steps need an account that pays, and several must count alike: all epsilon or all rho.")

@@ -8,7 +8,7 @@ Read in the order of the work:
 
 One invitation gives one anonymous report. The signer sees who is invited and a blinded number; the collector sees the
 message and its signature. Every number fits every message equally well, so not even both together can link a person to
-a report (tests/unit/test_vault_blind.py computes this for all pairs). Two links remain possible: a different key for
+a report (tests/unit/vault/test_blind.py computes this for all pairs). Two links remain possible: a different key for
 each person (`Ballot.begin` compares the key's fingerprint with the published one), and timing: a ballot that is fetched
 and cast in the same minute from the same address is identified by its minute and its address.
 """

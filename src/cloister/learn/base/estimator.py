@@ -323,7 +323,7 @@ def _refuse_free_scores() -> None:
         predict on the held-out rows     what a user may do with rows of their own; and the charge has happened by then
 
     Replacing the functions of scikit-learn instead would have to reach worker processes, and would not refuse a
-    function that is not known. tests/unit/test_learn_wrappers.py checks the list against all wrappers of scikit-learn,
+    function that is not known. tests/unit/learn/test_wrappers.py checks the list against all wrappers of scikit-learn,
     in one process and in two.
     """
     frame: Any = sys._getframe(1)

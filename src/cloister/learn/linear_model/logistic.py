@@ -42,7 +42,7 @@ __all__ = ["LogisticRegression"]
 # With too few rows no accuracy is reported. That is decided by the number of rows that the fit itself released. If it
 # were decided by the two counts, they would be reported mostly where their noise is large, and intervals would not
 # hold. The accuracy itself is corrected by the optimism of a fit without noise (`_corrected`). Coverage is measured in
-# tests/unit/test_learn_forecast.py, also for random labels.
+# tests/unit/learn/test_forecast.py, also for random labels.
 #
 # Inside an engine (`of_moments`) accuracy follows from released second moments at no cost. The scores of a class are
 # taken to be normal: they are sums over many features. With class shares p, mean scores m = w'μ + b and a common

@@ -114,7 +114,7 @@ def select(
     Privacy: the spend, for one row added or removed. Each row is held out by an independent coin, so two neighbouring
         tables, with the same coins for the rows they share, differ in one part by one row. Candidates, grid and the
         score's name are public. Audited in tests/statistical/test_learn_canaries.py, the choice alone in
-        tests/unit/test_learn_select.py.
+        tests/unit/learn/test_select.py.
     """
     candidates, changes = read_candidates(models, grid)
     payer = payer_of(candidates, ledger, account)

@@ -176,7 +176,7 @@ def _at_least(count: Floats, people: Floats, n: int, p: Floats, q: Floats) -> Fl
 
     The integral of the generating function along a circle through the saddle point (Daniels 1987): its sum over equal
     steps has an error that falls exponentially with their number, and no digits cancel however small the probability.
-    Relative errors are near 1e-10 (tests/unit/test_local_intervals.py).
+    Relative errors are near 1e-10 (tests/unit/local/test_intervals.py).
     """
     found = np.empty(len(count))
     each = max(1, (1 << 18) // _NODES)

@@ -107,7 +107,7 @@ class DirectEncoding(Oracle):
     upwards from the truth, modulo the domain. No value has probability 0, which the textbook's listing 4.7 (spec E-01)
     gets wrong.
 
-    Privacy: pure, p/q <= e^epsilon exactly; verified by enumeration in tests/unit/test_local_verify.py.
+    Privacy: pure, p/q <= e^epsilon exactly; verified by enumeration in tests/unit/local/test_verify.py.
 
     >>> from cloister.local import epsilon
     >>> jobs = DirectEncoding.for_loss(14, epsilon(5))

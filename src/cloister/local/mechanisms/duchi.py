@@ -28,7 +28,7 @@ class Duchi(NumberMechanism):
     Best for a small epsilon. A device reads one word u of 8 bytes, little-endian, and sends 1 if u < q·2^64 + k·rise,
     where k is its grid point and rise = (1 - 2q)·2^64 / steps, an integer.
 
-    Privacy: pure, (1-q)/q <= e^epsilon exactly; verified by enumeration in tests/unit/test_local_numbers.py.
+    Privacy: pure, (1-q)/q <= e^epsilon exactly; verified by enumeration in tests/unit/local/test_numbers.py.
 
     >>> from cloister.local import epsilon
     >>> vote = Duchi.for_loss((-1, 1), epsilon(1))

@@ -31,7 +31,7 @@ class Piecewise(Windowed):
 
     in integers throughout: window·P + reach·Q is exactly 2^64. On the wire the report is little-endian.
 
-    Privacy: pure, p/q <= e^epsilon exactly; verified by enumeration in tests/unit/test_local_numbers.py.
+    Privacy: pure, p/q <= e^epsilon exactly; verified by enumeration in tests/unit/local/test_numbers.py.
 
     >>> from cloister.local import epsilon
     >>> age = Piecewise.for_loss((17, 90), epsilon(1))

@@ -46,7 +46,7 @@ class PairOrder(Oracle):
     (0,1), (0,2), … (1,2), ….
 
     Privacy: pure over all pairs of rankings, p / (1-p) <= e^epsilon exactly. The choice of pair does not depend
-        on the ranking. Verified by enumeration in tests/unit/test_local_rankings.py.
+        on the ranking. Verified by enumeration in tests/unit/local/test_rankings.py.
 
     >>> from cloister.local import epsilon
     >>> films = PairOrder.for_loss(6, epsilon(1))
@@ -140,7 +140,7 @@ class ItemAtPlace(Oracle):
     scores alone `PairOrder` has less error.
 
     Privacy: pure over all pairs of rankings, p/q <= e^epsilon exactly. The choice of place does not depend on the
-        ranking. Verified by enumeration in tests/unit/test_local_rankings.py.
+        ranking. Verified by enumeration in tests/unit/local/test_rankings.py.
     """
 
     name: ClassVar[str] = "item-at-place"

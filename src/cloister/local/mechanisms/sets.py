@@ -60,7 +60,7 @@ class OneOfSet(Oracle):
     there are fewer; then the other option number (u - most·p·2^64) div (q·2^64), counted upwards, or nothing.
 
     Privacy: pure over all pairs of sets of at most `most` options, p/q <= e^epsilon exactly; the number of chosen
-        options is hidden too. Verified by enumeration in tests/unit/test_local_sets.py.
+        options is hidden too. Verified by enumeration in tests/unit/local/test_sets.py.
 
     >>> from cloister.local import epsilon
     >>> hobbies = OneOfSet.for_loss(10, 3, epsilon(1))
@@ -152,7 +152,7 @@ class SetBits(Oracle):
     options that were not chosen are as the coins fell.
 
     Privacy: pure over all pairs of sets of at most `most` options, exactly `largest_ratio()`; the number of chosen
-        options is hidden too. Verified by enumeration in tests/unit/test_local_sets.py.
+        options is hidden too. Verified by enumeration in tests/unit/local/test_sets.py.
 
     >>> from cloister.local import epsilon
     >>> topics = SetBits.for_loss(100, 3, epsilon(1))

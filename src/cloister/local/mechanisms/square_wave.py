@@ -45,7 +45,7 @@ class SquareWave(Windowed):
     range. Devices work as for Piecewise, with the same fields and the same word. The collector reconstructs the shares
     of all grid points by expectation maximisation, with smoothing (EMS) by default.
 
-    Privacy: pure, p/q <= e^epsilon exactly; verified by enumeration in tests/unit/test_local_numbers.py.
+    Privacy: pure, p/q <= e^epsilon exactly; verified by enumeration in tests/unit/local/test_numbers.py.
 
     >>> from cloister.local import epsilon
     >>> age = SquareWave.for_loss((17, 90), epsilon(1))

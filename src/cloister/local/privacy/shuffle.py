@@ -9,7 +9,7 @@ where A is supported where R0 is larger and B where R1 is. So every other person
 these probabilities, and the shuffled reports reveal no more than the numbers of As, Bs and Ss among the covering ones:
 the "clones" of Feldman, McMillan & Talwar 2021 and 2023. The S must be covered too: with As and Bs alone (as the
 theorem is sometimes quoted, where the person's own S is then revealing) the bound is too small, and
-tests/unit/test_local_shuffle.py has three people who break it. If V is not known, every other person sends an A or a B
+tests/unit/local/test_shuffle.py has three people who break it. If V is not known, every other person sends an A or a B
 with e^-eps in all, and s = 0: that covers every mechanism. Counts are binomial, and the hockey-stick divergence is a
 sum of binomial tails.
 

@@ -53,7 +53,7 @@ class Wallet:
     Privacy: for answers that do not change, all reports ever made through this wallet are together
         `cap`-locally private, against an observer of all of them: the losses of first answers add up as exact
         rationals, are written to disk before a report is made, and repeating an answer is post-processing. A crash
-        between charge and report leaves the charge standing. Tested in tests/unit/test_local_memory.py.
+        between charge and report leaves the charge standing. Tested in tests/unit/local/test_memory.py.
     """
 
     path: Path

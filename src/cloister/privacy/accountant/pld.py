@@ -23,7 +23,7 @@ __all__ = ["DistributionAccountant"]
 Line = Loss | GaussianStep | LaplaceStep | DiscreteGaussian
 
 # Convolving by floating-point Fourier transform leaves errors of about 1e-16 a point; 1e-12 covers a million points of
-# mixed sign (measured: tests/unit/test_accounting_oracles.py). Deltas below 1e-10 would be dominated by it.
+# mixed sign (measured: tests/unit/privacy/test_accounting_oracles.py). Deltas below 1e-10 would be dominated by it.
 _ALLOWANCE = 1e-12
 _LEAST_DELTA = Fraction(1, 10**10)
 # Up to this sigma the discrete law is summed point by point.

@@ -268,7 +268,7 @@ def normal_delta(sigma: float, epsilon: float) -> float:
 
     The difference cancels for small u, the integral does not. -R'(x) = 1 - x R(x) is completely monotone, so its fourth
     derivative is positive and Simpson's rule errs upwards. Both are upper bounds, and the smaller one is returned.
-    `ndtr` and `erfcx` are assumed exact to 1e-13; tests/unit/test_mechanisms_numbers.py compares with mpmath.
+    `ndtr` and `erfcx` are assumed exact to 1e-13; tests/unit/privacy/test_mechanisms_numbers.py compares with mpmath.
     """
     from scipy.special import erfcx, ndtr  # half of this package's import time, and seldom needed
 

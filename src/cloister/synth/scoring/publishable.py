@@ -124,7 +124,7 @@ def publishable_score(
         each distance moves by at most m: the k columns by k·m in L1 and √k·m in L2, the sum over p pairs by p·m.
         Divided by 2·n·p the mean over pairs moves by m/(2n) only. Counts are computed in the engine; they, n, m and T
         are whole numbers of parts of a row (2^20 or more) until noise is added, and only T is rounded. Audited in
-        tests/unit/test_synth_publishable.py.
+        tests/unit/synth/test_publishable.py.
     """
     check_whole("most_pairs", most_pairs, least=0, most=MOST_PAIRS)
     compared = compare_with(data, [synthetic], columns, table, bins, released)

@@ -78,7 +78,7 @@ def choose(
         at most m together, N moves by at most m in L1, so each score by at most p·m (triangle inequality), some up and
         others down: permute-and-flip for an epsilon, the exponential mechanism for a rho, at that sensitivity. Keeping
         the best table by `score` or `gate` is the same selection without its charge. Audited in
-        tests/unit/test_synth_publishable.py.
+        tests/unit/synth/test_publishable.py.
     """
     check_whole("most_pairs", most_pairs, most=MOST_PAIRS)
     if not isinstance(tables, list | tuple) or len(tables) < 2:

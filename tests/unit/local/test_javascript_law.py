@@ -13,7 +13,7 @@ import pytest
 from cloister import local
 from cloister.local.mechanisms.unary import bits_law
 
-FOLDER = Path(__file__).parents[2] / "tests" / "vectors"
+FOLDER = Path(__file__).parents[3] / "tests" / "vectors"
 WORD = 1 << 64
 
 

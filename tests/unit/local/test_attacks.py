@@ -21,7 +21,7 @@ from cloister.privacy.number import log_above
 
 WORD = 1 << 64
 NODE = shutil.which("node")
-CLIENT = Path(__file__).parents[2] / "src" / "cloister" / "local" / "client" / "index.mjs"
+CLIENT = Path(__file__).parents[3] / "src" / "cloister" / "local" / "client" / "index.mjs"
 
 
 def hostile_bits(domain: int, q: Fraction) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from cloister.hub.core.models import Organisation
 from cloister.hub.core.settings import Settings
 from cloister.privacy.loss import rho
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
 

@@ -13,8 +13,8 @@ from cloister.privacy.errors import BadBounds, BadInput, BadSchema
 from cloister.synth.domain.axis import Axis
 from cloister.synth.domain.cuts import quantile_cuts
 
-from .synth_people import opened, people
-from .synth_transcripts import moved, recorded, replayed
+from .people import opened, people
+from .transcripts import moved, recorded, replayed
 
 WIDE = Schema.load(
     {

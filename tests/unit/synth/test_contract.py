@@ -16,7 +16,7 @@ from cloister import synth
 from cloister.privacy.errors import BadInput, BadLoss, OverBudget
 from cloister.privacy.loss import Loss, Relation
 
-from .synth_people import BUILDING, BY_PERSON, BY_ROW, opened, people
+from .people import BUILDING, BY_PERSON, BY_ROW, opened, people
 
 SMALL = ["ward", "building", "age", "cost", "back", "note"]
 # Few columns and bins, so that the whole suite is quick.

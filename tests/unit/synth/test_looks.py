@@ -15,11 +15,11 @@ from cloister.privacy.errors import CloisterError, LookFailed
 from cloister.synth.measure.marginals import Measurer
 from cloister.synth.planning import plan
 
-from .synth_attacked import BESIDE, FRESH, GENERATORS, LOUD, MANY, NOBODY, ROWS, SOME, TABLES, Book, make
-from .synth_people import BY_PERSON, BY_ROW
-from .synth_transcripts import Transcript, recorded
-from .test_synth_two_tables import SCHEMA as TWO
-from .test_synth_two_tables import hospital
+from .attacked import BESIDE, FRESH, GENERATORS, LOUD, MANY, NOBODY, ROWS, SOME, TABLES, Book, make
+from .people import BY_PERSON, BY_ROW
+from .test_two_tables import SCHEMA as TWO
+from .test_two_tables import hospital
+from .transcripts import Transcript, recorded
 
 
 @pytest.fixture(scope="module")

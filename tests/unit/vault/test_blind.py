@@ -21,7 +21,7 @@ from cloister.vault.ballot import _encode, blind
 from cloister.vault.blind import public_numbers, unit
 from cloister.vault.slip import text_of
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CLIENT = ROOT / "src" / "cloister" / "local" / "client"
 VECTOR = json.loads((ROOT / "tests" / "vectors" / "blind.json").read_text(encoding="utf-8"))
 MESSAGE = bytes.fromhex(VECTOR["msg_prefix"] + VECTOR["msg"])

@@ -10,7 +10,7 @@ from cloister.data.hospital import SCHEMA, hospital
 from cloister.synth.measure import error_estimate
 from cloister.synth.measure.error_estimate import rising
 
-from .synth_people import opened, people
+from .people import opened, people
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from cloister.privacy.errors import BadInput
 from cloister.synth.model.gaussian import GaussianModel
 from cloister.synth.pipeline import Pipeline, PrivacyTest, k_anonymous, within_loss
 
-from .synth_people import opened, people
+from .people import opened, people
 
 OPTIONS = {"columns": ["ward", "back"]}
 

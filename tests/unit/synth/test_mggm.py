@@ -16,8 +16,8 @@ from cloister.synth.measure.attribute_sets import cleared
 from cloister.synth.measure.shrinkage import kept, selected, shrunk
 from cloister.synth.model.gaussian import raked, ranked
 
-from .synth_people import BY_PERSON, BY_ROW, opened, people
-from .synth_transcripts import moved, recorded, replayed
+from .people import BY_PERSON, BY_ROW, opened, people
+from .transcripts import moved, recorded, replayed
 
 SCHEMA = {
     "unit": "row",

@@ -17,9 +17,9 @@ from cloister.privacy.budget_split import budget_share
 from cloister.synth.domain.domain import read_domain
 from cloister.synth.measure.marginals import Measurer
 
-from .synth_attacked import BESIDE, GENERATORS, LOUD, MANY, PURE, ROWS, SOME, Book, make, tables_of
-from .synth_people import BY_PERSON, BY_ROW, COLUMNS, opened
-from .synth_transcripts import moved, recorded, replayed
+from .attacked import BESIDE, GENERATORS, LOUD, MANY, PURE, ROWS, SOME, Book, make, tables_of
+from .people import BY_PERSON, BY_ROW, COLUMNS, opened
+from .transcripts import moved, recorded, replayed
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import cloister as cl
 from cloister import synth
 from cloister.data.schema import Schema
 
-from .synth_people import opened, people
+from .people import opened, people
 
 ROWS = people(150)
 NOBODY = ROWS.slice(0, 0)

@@ -15,7 +15,7 @@ from cloister import local
 from cloister.privacy.noise import SeededSource
 
 found = importlib.util.spec_from_file_location(
-    "vectors_node", Path(__file__).parents[2] / "tests" / "vectors" / "node.py"
+    "vectors_node", Path(__file__).parents[3] / "tests" / "vectors" / "node.py"
 )
 assert found is not None
 assert found.loader is not None

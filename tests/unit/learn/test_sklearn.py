@@ -134,7 +134,7 @@ def test_it_passes_scikit_learns_checks_but_for_what_is_listed(name, tmp_path):
 
 
 def test_users_are_told_every_check_that_privacy_forbids():
-    told = (Path(__file__).parents[2] / "docs/promises/learn.md").read_text()
+    told = (Path(__file__).parents[3] / "docs/promises/learn.md").read_text()
     for name, (_, forbidden) in CHECKED.items():
         for check in forbidden:
             assert f"`{check}`" in told, (name, check)

@@ -23,7 +23,7 @@ from cloister.local.survey.envelope import canonical
 from cloister.privacy.errors import CloisterError
 from cloister.privacy.noise import SeededSource
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "tests" / "vectors"
 VECTORS = json.loads((FOLDER / "local.json").read_text(encoding="utf-8"))
 WORD = 1 << 64

@@ -17,7 +17,7 @@ from cloister.privacy.errors import BadInput, BadSchema, OverBudget
 from cloister.synth.domain import domain
 from cloister.synth.model.inference import Model
 
-from .synth_transcripts import moved, recorded, replayed
+from .transcripts import moved, recorded, replayed
 
 FACTS: dict[str, Any] = {
     "unit": {"name": "patient", "max_rows": 4},

@@ -15,8 +15,8 @@ from cloister.synth.generators.ron_gauss import directions
 from cloister.synth.measure.attribute_sets import attribute_sets
 from cloister.synth.measure.partition import Leaf
 
-from .synth_people import BY_PERSON, BY_ROW, opened, people
-from .synth_transcripts import moved, recorded, replayed
+from .people import BY_PERSON, BY_ROW, opened, people
+from .transcripts import moved, recorded, replayed
 
 COLUMNS = ["ward", "age", "cost", "back"]
 OPTIONS: dict[str, dict[str, Any]] = {

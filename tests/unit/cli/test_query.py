@@ -259,7 +259,7 @@ def test_the_commands_load_no_engine_before_they_are_run():
 # The guide
 
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "ask-a-question.md").read_text(encoding="utf-8")
+GUIDE = (Path(__file__).parents[3] / "docs" / "guides" / "ask-a-question.md").read_text(encoding="utf-8")
 
 
 def snippets(heading: str, column: int) -> list[str]:

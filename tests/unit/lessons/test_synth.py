@@ -13,7 +13,7 @@ from cloister.data.schema import Schema
 from cloister.privacy.budget_split import noise_for
 from cloister.privacy.errors import BadBounds, BadInput
 
-from .synth_people import BY_PERSON, opened, people
+from ..synth.people import BY_PERSON, opened, people
 
 STATES = ["divorced", "af-spouse", "civ-spouse", "absent", "never", "separated", "widowed"]
 CENSUS = Schema.load(

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 import cloister
 from cloister.privacy import errors
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CONSTRAINTS = [
     line for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if line and line[0] != "#"
