@@ -11,6 +11,7 @@ from sklearn.preprocessing import MinMaxScaler as PlainScaler
 import cloister as cl
 from cloister import learn
 from cloister.attack import Batched, audit
+from cloister.lazy import homes
 from cloister.learn.base.frame import Frame
 from cloister.learn.base.inputs import Box
 from cloister.learn.base.integer_rows import noisy_counts
@@ -174,7 +175,7 @@ class Constant(LinearClassifier):
 def _the_door_knows_constant(monkeypatch: Patch) -> None:
     """A class of a test stands in for an estimator of cloister.learn: all others are refused."""
     monkeypatch.setattr(learn, "Constant", Constant, raising=False)
-    monkeypatch.setitem(learn._HOMES, "Constant", "")
+    monkeypatch.setitem(homes("cloister.learn"), "Constant", "")
 
 
 def scores(rows: Any, labels: Any) -> Any:

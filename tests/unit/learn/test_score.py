@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 import cloister as cl
 from cloister import learn
+from cloister.lazy import homes
 from cloister.learn.base.cells import Categories, numbers_in
 from cloister.learn.model_selection.scoring import read_scoring
 from cloister.privacy.budget_split import budget_share
@@ -183,7 +184,7 @@ def test_answers_of_another_shape_are_refused_before_the_charge(tmp_path, monkey
 
     for kind in (Tall, Wide, More):  # as if they were estimators of cloister.learn
         monkeypatch.setattr(learn, kind.__name__, kind, raising=False)
-        monkeypatch.setitem(learn._HOMES, kind.__name__, "")
+        monkeypatch.setitem(homes("cloister.learn"), kind.__name__, "")
     rows, labels = made(60)
     told = {"cv": 2, "ledger": tmp_path / "told", "random_state": 0}
     public = {"bounds": (0, 1), "target_bounds": (0, 1)}

@@ -21,6 +21,7 @@ from sklearn.utils import all_estimators
 import cloister as cl
 from cloister import learn
 from cloister.attack import Batched, audit
+from cloister.lazy import homes
 from cloister.learn.base.cells import category
 from cloister.learn.base.payer import BudgetPart, DryRun
 from cloister.learn.model_selection.candidates import fit_within, settled
@@ -69,7 +70,7 @@ class Constant(learn.LogisticRegression):
 def _the_door_knows_constant(monkeypatch):
     """A class of a test stands in for an estimator of cloister.learn: all others are refused."""
     monkeypatch.setattr(learn, "Constant", Constant, raising=False)
-    monkeypatch.setitem(learn._HOMES, "Constant", "")
+    monkeypatch.setitem(homes("cloister.learn"), "Constant", "")
 
 
 class Own(Pipeline):

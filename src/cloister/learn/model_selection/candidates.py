@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister import learn
+from cloister.lazy import homes
 from cloister.learn.base.containers import as_array, as_table, is_frame, read_column
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.payer import DryRun, Payer
@@ -143,7 +144,7 @@ def _containers() -> dict[type, str]:
 
 def _is_own(kind: type) -> bool:
     """Return True if it is an estimator of cloister.learn itself: it pays, or reads no row in `fit`."""
-    return kind.__name__ in learn._HOMES and getattr(learn, kind.__name__) is kind
+    return kind.__name__ in homes(learn.__name__) and getattr(learn, kind.__name__) is kind
 
 
 def paying_parts(model: Any, *, fitted: bool = False) -> list[PrivateEstimator]:
