@@ -24,6 +24,7 @@ from urllib.parse import quote, urlencode
 import pyarrow as pa
 
 from cloister.client.jobs import Finished, RemoteJob, RemotePlan, Waiting, of_form
+from cloister.client.label import question_digest
 from cloister.client.survey import RemoteSurvey
 from cloister.client.transport import Transport, drawn, form_data, send_file, shared_bar
 from cloister.client.wire import loss_to_text, plan_from_json
@@ -51,7 +52,8 @@ class Client:
         address: of the hub, such as `https://hub.example.org`. Plain http on this machine only: tokens are secret.
         token: created under Account on the hub; `clo_…`.
         owner_key: the public key that signs the hub's receipts, from a trusted source, in one line or in a file; every
-            receipt is then checked against it, and an answer with a false one is not returned.
+            receipt, and the signed label of every result, is then checked against it: an answer with other numbers, of
+            another question or dataset, or at another cost, is not returned.
         timeout_s: timeout of one request.
     """
 
@@ -436,9 +438,10 @@ class RemoteDataset:
 
     def submit(self, kind: str, form: Mapping[str, Any], *, purpose: str = "") -> RemoteJob:
         """Submit a job and return at once."""
-        body = {"kind": kind, "form": _in_words(form), "purpose": purpose or self.purpose}
+        body: dict[str, Any] = {"kind": kind, "form": _in_words(form), "purpose": purpose or self.purpose}
         record = self.client.post(f"{self._path}/jobs", body)
-        return RemoteJob(self.client, int(record["id"]), record)
+        question = question_digest(self.name, kind, body["form"], body["purpose"])
+        return RemoteJob(self.client, int(record["id"]), record, self.name, question)
 
     def mock(self, table: str | None = None) -> pa.Table:
         """Return mock rows of a table, sampled from the schema only: to try a query at no cost."""

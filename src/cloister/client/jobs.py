@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from cloister.client.label import check_label
 from cloister.client.transport import error_of
 from cloister.client.wire import PlanSummary, answer_from_json
 from cloister.privacy.errors import BadForm, CloisterError, ReceiptRejected
@@ -68,10 +69,17 @@ class Finished:
 
 
 class RemoteJob:
-    """A job on the hub."""
+    """A job on the hub.
 
-    def __init__(self, client: "Client", number: int, record: Mapping[str, Any]) -> None:
+    With a pinned key its result is checked against the hub's signed label: numbers, cost, and, if it was submitted by
+    this object, dataset and question.
+    """
+
+    def __init__(
+        self, client: "Client", number: int, record: Mapping[str, Any], dataset: str = "", question: str = ""
+    ) -> None:
         self.client = client
+        self._dataset, self._question = dataset, question
         self.id = number
         self.record = record
 
@@ -90,6 +98,8 @@ class RemoteJob:
         found = answer_from_json(done.result.get("answer", done.result))
         if found.receipt is not None:
             _fits(self.client.checked(found.receipt), found)
+        elif found.loss.amount:
+            raise ReceiptRejected("the answer states a cost and has no receipt for it. Ask for the job again.")
         return found
 
     def finished(self, *, wait_s: float = 60, progress: Callable[[float, str], None] | None = None) -> Finished:
@@ -187,7 +197,12 @@ class RemoteJob:
             self.refresh()
         loss = None if self.record.get("loss") is None else Loss.from_json(self.record["loss"])
         receipts = tuple(self.client.checked(Receipt.parse(text)) for text in self.record.get("receipts", ()))
-        return Finished(str(self.record.get("kind", "")), dict(self.record.get("result") or {}), loss, receipts)
+        result = dict(self.record.get("result") or {})
+        if self.client.owner_key is not None:
+            check_label(result, loss, self.client.owner_key, self._dataset, self._question)
+            if loss is not None and loss.amount and not receipts:
+                raise ReceiptRejected("the result states a cost and has no receipt for it. Ask for the job again.")
+        return Finished(str(self.record.get("kind", "")), result, loss, receipts)
 
     def _what_next(self) -> str:
         page = f"{self.client.transport.address}/jobs/{self.id}"
@@ -205,7 +220,8 @@ class RemoteJob:
 def _fits(receipt: Receipt, answer: Answer) -> None:
     """Refuse a genuine receipt that belongs to another answer."""
     said = {"unit": str(answer.unit), "mechanism": answer.mechanism, "private": answer.private}
-    if any(receipt.body[name] != value for name, value in said.items()):
+    paid = not answer.loss.amount or receipt.body["loss"] == answer.loss.to_json()
+    if not paid or any(receipt.body[name] != value for name, value in said.items()):
         raise ReceiptRejected("the receipt is genuine, but of another answer.")
 
 

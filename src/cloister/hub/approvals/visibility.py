@@ -22,6 +22,7 @@ __all__ = [
     "find_dataset",
     "find_job",
     "granted_roles",
+    "hand_on",
     "may_know",
     "not_here",
     "result_of",
@@ -119,3 +120,24 @@ def result_of(session: Session, job: Job) -> dict[str, Any] | None:
     first = sa.select(Job.result).where(Job.id == own[SAME], Job.person_id == job.person_id)
     earlier = session.scalar(first)
     return None if earlier is None else {**earlier, "label": own["label"]}
+
+
+def hand_on(session: Session, job_id: int) -> None:
+    """Give a result that is about to be removed to the oldest job that points to it, and point the others there.
+
+    In a writing transaction: each job keeps its result until its own is removed.
+    """
+    first = session.execute(sa.select(Job.result, Job.size, Job.person_id).where(Job.id == job_id)).first()
+    if first is None or first.result is None or SAME in first.result:
+        return
+    pointing = sa.select(Job.id, Job.result).where(
+        Job.person_id == first.person_id, Job.result.is_not(None), Job.result[SAME].as_integer() == job_id
+    )
+    heir = None
+    for number, own in session.execute(pointing.order_by(Job.id)).all():
+        kept: dict[str, Any] = {"result": {**first.result, "label": own["label"]}, "size": first.size}
+        if heir is None:
+            heir = number
+        else:
+            kept = {"result": {SAME: heir, "label": own["label"]}}
+        session.execute(sa.update(Job).where(Job.id == number).values(**kept))

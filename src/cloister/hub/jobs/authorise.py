@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
 
 __all__ = [
+    "ASKED",
     "BASIS",
     "JobContext",
     "JobRequest",
@@ -46,6 +47,7 @@ __all__ = [
 ]
 
 BASIS = "planned on"  # in a job's plan
+ASKED = "asked"  # in a job's plan: the digest of the request as it was sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,7 @@ def plan_for(hub: "Hub", session: Session, reader: Person, job: Job, environment
     The digest of its basis is for the hub alone. The engine's statements name columns, categories and rules that the
     question does not hold: they are for the owner, and for whoever sees the job's tables whole.
     """
-    plan = {name: one for name, one in (job.plan or {}).items() if name != BASIS}
+    plan = {name: one for name, one in (job.plan or {}).items() if name not in (BASIS, ASKED)}
     if plan.get("statements") and not _sees_statements(hub, session, reader, job, environment):
         plan["statements"] = []
     return plan

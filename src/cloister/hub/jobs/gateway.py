@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from cloister.client.label import question_digest
 from cloister.hub.accounting.activity import TABLES
 from cloister.hub.accounting.statements import analyst
-from cloister.hub.approvals.visibility import concerns, find_dataset, find_job, may_know, not_here, subject_of
+from cloister.hub.approvals.visibility import concerns, find_dataset, find_job, hand_on, may_know, not_here, subject_of
 from cloister.hub.core.database import now
 from cloister.hub.core.models import AuditEntry, Dataset, Job, Person
 from cloister.hub.jobs import limits
-from cloister.hub.jobs.authorise import BASIS, JobRequest, authorise, basis_of, require_open, shows_all
+from cloister.hub.jobs.authorise import ASKED, BASIS, JobRequest, authorise, basis_of, require_open, shows_all
 from cloister.hub.jobs.dataset_pool import PersonReleases, dataset_for_person, twins
 from cloister.hub.jobs.job_ledger import ClosedBook
 from cloister.hub.jobs.job_types import Planned, kind_of
@@ -179,7 +180,7 @@ def _enter(hub: "Hub", session: Session, person: Person, dataset: Dataset, order
         person_id=person.id,
         purpose=order.purpose,
         parameters=passed.parameters,
-        plan={**_kept(planned), BASIS: passed.basis, TABLES: list(passed.tables)},
+        plan={**_kept(planned), BASIS: passed.basis, ASKED: _asked(order), TABLES: list(passed.tables)},
         environment={"country": order.environment.country, "network": order.environment.network},
         policy_number=passed.number,
         state="waiting" if verdict.needs else "queued",
@@ -280,6 +281,11 @@ def _known(hub: "Hub", session: Session, person: Person, name: str, environment:
     if found.owner_id != person.id and not concerns(policy, person, subject, environment):
         raise not_here(name)
     return _Known(found, policy, number, subject)
+
+
+def _asked(order: JobOrder) -> str:
+    """Return the digest of a request as it was sent, by which its client knows the answer."""
+    return question_digest(order.dataset, order.kind, order.form, order.purpose)
 
 
 def _kept(planned: Planned) -> dict[str, Any]:
@@ -447,6 +453,7 @@ def forget(hub: "Hub", person: Person, job_id: int) -> None:
             raise NotHere(f"there is no result of a job {job_id} of yours.")
         if found.parameters.get("handed in"):
             raise NotNow("an uploaded table stays for those who may download it.")
+        hand_on(session, job_id)
         gone: dict[str, Any] = {"result": None, "size": None, "stage": "you removed its result"}
         session.execute(sa.update(Job).where(Job.id == job_id).values(**gone))
         hub.audit.write(session, person.id, "result.removed", f"job/{job_id}", dataset=found.dataset.name)

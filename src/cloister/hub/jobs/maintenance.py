@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from cloister.hub.accounting import activity
 from cloister.hub.approvals import decision, mail
+from cloister.hub.approvals.visibility import hand_on
 from cloister.hub.core import heartbeats
 from cloister.hub.core.database import now
 from cloister.hub.core.logs import error_facts
@@ -198,7 +199,9 @@ def remove_old_results(hub: "Hub") -> int:
                 Job.result.is_not(None),
                 Job.finished < now() - policy.retention_days * _DAY,
             )
-            for job in session.scalars(old.limit(500)):
+            for job in list(session.scalars(old.order_by(Job.id).limit(500))):
+                session.flush()
+                hand_on(session, job.id)
                 job.result, job.size, job.stage = None, None, f"its result was kept for {policy.retention_days} days"
                 hub.audit.write(session, None, "result.removed", f"job/{job.id}", dataset=dataset.name)
                 removed += 1

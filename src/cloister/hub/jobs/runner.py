@@ -5,7 +5,6 @@ unexpected error may quote a row: it is sealed with the dataset's key, for its o
 """
 
 import hashlib
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -16,17 +15,19 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from cloister.hub.approvals.visibility import SAME
+from cloister.client.label import result_bytes
+from cloister.hub.approvals.visibility import SAME, subject_of
 from cloister.hub.core.database import now
 from cloister.hub.core.keys import seal, unseal
 from cloister.hub.core.models import Dataset, Job
 from cloister.hub.core.notices import tell
 from cloister.hub.jobs import queue
-from cloister.hub.jobs.authorise import JobContext, open_job_context
+from cloister.hub.jobs.authorise import ASKED, JobContext, open_job_context
 from cloister.hub.jobs.dataset_pool import DatasetPool, PersonReleases, dataset_for_person
 from cloister.hub.jobs.job_ledger import Cancelled, JobLedger, Lost
 from cloister.hub.jobs.job_types import Done
 from cloister.hub.policy import versions
+from cloister.hub.policy.decide import covered_purposes
 from cloister.hub.policy.signature import label
 from cloister.privacy.errors import BadForm, CloisterError, HubRefused, OwnerOnly, Refused, RolledBack, StoreFailed
 from cloister.privacy.loss import Loss
@@ -151,7 +152,18 @@ def _finish(case: JobContext, worker: str, book: JobLedger, received: PersonRele
     digest = hashlib.sha256(plain).hexdigest()
     with hub.database.reading() as session:
         policy, page = versions.version(hub, session, case.dataset, case.verdict.policy_number)
-        signed = label(hub.key, policy, page.number, page.text, plain, now()).text()
+        subject = subject_of(session, case.dataset, case.person)
+        signed = label(
+            hub.key,
+            policy,
+            page.number,
+            page.text,
+            plain,
+            now(),
+            purposes=covered_purposes(policy, case.verdict, subject) or (job.purpose,),
+            question=str(job.plan.get(ASKED, "")),
+            loss=loss,
+        ).text()
         result, size = {**done.result, "label": signed}, len(plain)
         if (first := _same(session, job, digest)) is not None:  # a repeated query has the same answer: keep one
             result, size = {SAME: first, "label": signed}, 0
@@ -207,12 +219,6 @@ def code_of(said: str) -> dict[str, str]:
     """Return the code of a refusal, for the audit log: its message is for the user, and may name columns."""
     code, colon, _ = said.partition(":")
     return {"problem": code} if colon and code.startswith("CLO-") else {}
-
-
-def result_bytes(result: dict[str, Any]) -> bytes:
-    """Return the bytes for which a result's policy label is signed: the result as JSON, without the label."""
-    plain = {name: value for name, value in result.items() if name != "label"}
-    return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
 
 
 def owner_detail(hub: "Hub", job: Job) -> str:

@@ -19,7 +19,17 @@ from cloister.hub.policy.views import TableView
 from cloister.privacy.errors import BadInput, Denied, Refused
 from cloister.privacy.loss import Loss
 
-__all__ = ["Environment", "Grant", "Subject", "Tried", "Verdict", "allowed_purposes", "decide", "shown_tables"]
+__all__ = [
+    "Environment",
+    "Grant",
+    "Subject",
+    "Tried",
+    "Verdict",
+    "allowed_purposes",
+    "covered_purposes",
+    "decide",
+    "shown_tables",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +188,21 @@ def shown_tables(
                 return None
             found |= {name.lower() for name in role.tables}
     return frozenset(found)
+
+
+def covered_purposes(policy: Policy, verdict: Verdict, subject: Subject) -> tuple[str, ...]:
+    """Return the purposes for which the role that allowed a request allows it: those of its label.
+
+    A role may narrow the policy's purposes, and a role given on request holds for the granted purposes.
+    """
+    role = next((one for one in policy.roles if one.name == verdict.rule), None)
+    if role is None or not verdict.allowed:
+        return ()
+    wide = role.purposes or policy.purposes
+    granted = [one.purpose for one in subject.granted if one.role == role.name]
+    if not role.by_request or not all(granted):
+        return wide
+    return tuple(dict.fromkeys(one for one in granted if covered_by(one, wide) is not None))
 
 
 def _whole(

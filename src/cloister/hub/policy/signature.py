@@ -7,23 +7,26 @@ changed one, is refused.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from cloister.client.label import FORM, PURPOSE, result_digest
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.purposes import covered_by
 from cloister.privacy.canonical import canonical, fingerprint
 from cloister.privacy.errors import BadInput, BadPolicy, UploadRefused
+from cloister.privacy.loss import Loss
 from cloister.privacy.signing import PublicKey, SigningKey
 
 __all__ = ["Label", "digest", "import_check", "label", "sign", "verify"]
 
-FORM = "cloister-label/1"
+_FIRST = "cloister-label/1"  # without the question and the loss
 # Signatures of different kinds of text must never be exchangeable.
 _POLICY = b"cloister policy\n"
-_LABEL = b"cloister label\n"
-_FIELDS = {"form", "dataset", "policy", "hash", "purposes", "residency", "made", "keep_until", "result"}
+_FIRST_FIELDS = {"form", "dataset", "policy", "hash", "purposes", "residency", "made", "keep_until", "result"}
+_FIELDS = _FIRST_FIELDS | {"question", "loss"}
 
 
 def sign(key: SigningKey, dataset: str, number: int, text: str) -> str:
@@ -73,7 +76,8 @@ class Label:
             raw = text.encode() if isinstance(text, str) else text
             record = json.loads(raw)
             found = cls(record["label"], record["signature"])
-            whole = found.text().encode() == raw.rstrip(b"\n") and set(found.body) == _FIELDS
+            fields = _FIRST_FIELDS if found.body["form"] == _FIRST else _FIELDS
+            whole = found.text().encode() == raw.rstrip(b"\n") and set(found.body) == fields
         except (ValueError, TypeError, KeyError, RecursionError, BadInput):
             whole = False
         if not whole or not isinstance(found.signature, str):
@@ -85,7 +89,18 @@ class Label:
         return canonical({"label": self.body, "signature": self.signature}).decode()
 
 
-def label(key: SigningKey, policy: Policy, number: int, text: str, result: bytes, made: float) -> Label:
+def label(
+    key: SigningKey,
+    policy: Policy,
+    number: int,
+    text: str,
+    result: bytes,
+    made: float,
+    *,
+    purposes: Sequence[str] | None = None,
+    question: str = "",
+    loss: Loss | None = None,
+) -> Label:
     """Make the label of a result under a policy.
 
     Args:
@@ -95,6 +110,9 @@ def label(key: SigningKey, policy: Policy, number: int, text: str, result: bytes
         text: the text of the policy.
         result: the bytes that are released.
         made: the time in seconds since 1970.
+        purposes: those of the role that allowed it; all of the policy's unless given.
+        question: the digest of the request (`client.label.question_digest`), by which a client knows its answer.
+        loss: its cost.
     """
     day = datetime.fromtimestamp(made, UTC).date()
     body = {
@@ -102,13 +120,15 @@ def label(key: SigningKey, policy: Policy, number: int, text: str, result: bytes
         "dataset": policy.dataset,
         "policy": number,
         "hash": digest(key, policy.dataset, number, text),
-        "purposes": list(policy.purposes),
+        "purposes": list(policy.purposes if purposes is None else purposes),
         "residency": list(policy.residency),
         "made": day.isoformat(),
         "keep_until": "" if policy.retention_days is None else _later(day, policy.retention_days),
-        "result": _hash(result),
+        "result": result_digest(result),
+        "question": question,
+        "loss": (loss if loss is not None else Loss.nothing("rho")).to_json(),
     }
-    return Label(body, key.sign(_LABEL + canonical(body)))
+    return Label(body, key.sign(PURPOSE + canonical(body)))
 
 
 def import_check(
@@ -129,9 +149,9 @@ def import_check(
     """
     found = Label.parse(text)
     body = found.body
-    if body["form"] != FORM or not key.verify(_LABEL + canonical(body), found.signature):
+    if body["form"] not in (FORM, _FIRST) or not key.verify(PURPOSE + canonical(body), found.signature):
         raise UploadRefused("the usage terms were changed, or another hub made them. Check the key you pinned.")
-    if body["result"] != _hash(result):
+    if body["result"] != result_digest(result):
         raise UploadRefused("the usage terms belong to another result. Ask for the two together.")
     if body["residency"] and country not in body["residency"]:
         places = ", ".join(body["residency"])
@@ -156,7 +176,3 @@ def _later(day: date, days: int) -> str:
         return (day + timedelta(days=days)).isoformat()
     except OverflowError:
         return date.max.isoformat()
-
-
-def _hash(result: bytes) -> str:
-    return fingerprint(result.decode("latin-1"))

@@ -43,7 +43,7 @@ from urllib.parse import parse_qsl, quote, unquote
 import sqlalchemy as sa
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import FormData
+from starlette.datastructures import FormData, UploadFile
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from cloister.hub.core import models
@@ -228,11 +228,11 @@ async def form(request: Request) -> Form:
     return Form(await request.form(max_files=20, max_fields=_MOST_FIELDS, max_part_size=2 * 1024 * 1024))
 
 
-def _fields(body: bytes) -> list[tuple[str, str]]:
+def _fields(body: bytes) -> list[tuple[str, str | UploadFile]]:
     """Return the fields of a form; their number is checked before they are read."""
     if body.count(b"&") >= _MOST_FIELDS:
         raise BadForm(f"a form has at most {_MOST_FIELDS:,} fields. Send fewer.")
-    return parse_qsl(body.decode("latin-1"), keep_blank_values=True)
+    return [(name, value) for name, value in parse_qsl(body.decode("latin-1"), keep_blank_values=True)]
 
 
 async def guard(request: Request, here: Annotated[Visitor, Depends(visitor)]) -> None:

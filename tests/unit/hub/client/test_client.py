@@ -1,5 +1,6 @@
 """The Python client against a real hub: served by uvicorn, worked by a worker, over a socket."""
 
+import copy
 import socket
 import threading
 import time
@@ -13,6 +14,7 @@ import cloister as cl
 from cloister import learn, synth
 from cloister.client import Client
 from cloister.client.client import Waiting
+from cloister.client.wire import table_to_text
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.data.schema import Schema
 from cloister.data.schema_file import to_yaml
@@ -347,6 +349,70 @@ def test_an_answer_signed_by_another_key_is_not_returned(served, shared):
         visits = client.dataset("visits", purpose=PURPOSE)
         with pytest.raises(ReceiptRejected):
             visits.sql("SELECT COUNT(*) AS n FROM visits WHERE age > 33", spend=cl.rho("0.001"))
+
+
+def forgeries(job, other):
+    """What somebody between the hub and its client could send without the hub's key: name, and the job's record."""
+    wrong = copy.deepcopy(job)
+    wrong["result"]["answer"]["table"] = table_to_text(pa.table({"n": [666.0], "n_low": [665.0], "n_high": [667.0]}))
+    yield "other numbers", wrong
+    wrong = copy.deepcopy(job)
+    wrong["result"]["answer"]["loss"] = cl.rho("0.0001").to_json()
+    yield "another loss of the answer", wrong
+    wrong = copy.deepcopy(job)
+    wrong["loss"] = cl.rho("0.0001").to_json()
+    yield "another loss of the job", wrong
+    wrong = copy.deepcopy(job)
+    wrong["result"]["answer"]["receipt"], wrong["receipts"] = None, []
+    yield "no receipt", wrong
+    wrong = copy.deepcopy(job)
+    wrong["receipts"] = []
+    yield "no receipt beside the answer", wrong
+    wrong = copy.deepcopy(job)
+    del wrong["result"]["label"]
+    yield "no label", wrong
+    wrong = copy.deepcopy(job)
+    wrong["result"]["label"] = other["result"]["label"]
+    yield "the label of another answer", wrong
+    yield "another genuine answer", {**copy.deepcopy(other), "id": job["id"]}
+
+
+def test_a_result_that_the_hub_did_not_sign_for_this_question_is_not_returned(client, visits, monkeypatch):
+    asked = {"sql": "SELECT COUNT(*) AS n FROM visits WHERE age > 41", "spend": cl.rho("0.001")}
+    first = visits.submit("query", asked)
+    first.answer()
+    second = visits.submit("query", {**asked, "sql": asked["sql"].replace("41", "42")})
+    second.answer()
+    job, other = (client.get(f"/api/jobs/{one.id}") for one in (first, second))
+    real = client.transport.json
+    for name, record in forgeries(job, other):
+
+        def forged(method, path, body=None, record=record):
+            return record if "/jobs" in path else real(method, path, body)
+
+        monkeypatch.setattr(client.transport, "json", forged)
+        with pytest.raises(ReceiptRejected):
+            print(name, visits.submit("query", asked).answer())
+        monkeypatch.setattr(client.transport, "json", real)
+    monkeypatch.setattr(client.transport, "json", lambda method, path, body=None: copy.deepcopy(job))
+    assert visits.submit("query", asked).answer().loss.amount
+    with pytest.raises(ReceiptRejected, match="another question"):
+        client.dataset("another", purpose=PURPOSE).submit("query", asked).answer()
+    with pytest.raises(ReceiptRejected, match="another question"):
+        visits.submit("query", asked, purpose="quality-assurance").answer()
+
+
+def test_an_answer_from_the_record_and_other_work_are_checked_too(client, visits, monkeypatch):
+    asked = {"sql": "SELECT COUNT(*) AS n FROM visits WHERE age > 43", "spend": cl.rho("0.001")}
+    assert visits.submit("query", asked).answer().loss.amount
+    assert not visits.submit("query", asked).answer().loss.amount
+    job = visits.submit("profile", {"table": "visits", "spend": cl.rho("0.001")})
+    assert job.finished().result
+    record = copy.deepcopy(client.get(f"/api/jobs/{job.id}"))
+    record["result"]["extra"] = 1
+    monkeypatch.setattr(client.transport, "json", lambda *_: record)
+    with pytest.raises(ReceiptRejected, match="not signed these numbers"):
+        client.job(job.id).finished()
 
 
 def test_a_new_version_pays_from_the_same_account(owner, shared, visits):

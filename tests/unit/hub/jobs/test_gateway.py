@@ -1,6 +1,7 @@
 """The gateway: who may, what it would cost, who has to agree; and what a job leaves behind."""
 
 import itertools
+import json
 
 import pytest
 import sqlalchemy as sa
@@ -9,12 +10,18 @@ from hypothesis import strategies as st
 
 from cloister.client import wire
 from cloister.hub.approvals import decision
-from cloister.hub.core.models import AuditEntry, Job, Request, Seen, Spent
+from cloister.hub.core.database import now
+from cloister.hub.core.models import AuditEntry, Dataset, Job, Request, Seen, Spent
 from cloister.hub.datasets import datasets
 from cloister.hub.jobs import gateway
+from cloister.hub.jobs.maintenance import remove_old_results
 from cloister.hub.jobs.runner import result_bytes
+from cloister.hub.policy import versions
+from cloister.hub.policy.conditions import Environment, Grant, Subject
+from cloister.hub.policy.decide import covered_purposes, decide
 from cloister.hub.policy.signature import import_check
-from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow, OverBudget, QueryRefused
+from cloister.hub.policy.text.reader import read
+from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow, OverBudget, QueryRefused, UploadRefused
 from cloister.privacy.loss import Loss, rho
 from cloister.privacy.receipt import Receipt
 
@@ -484,3 +491,84 @@ def test_an_unknown_kind_or_a_bad_form_is_refused(hospital_hub):
         hospital_hub.submit("ada", "")
     with pytest.raises(BadForm, match="Bins"):
         hospital_hub.submit("ada", kind="profile", bins="many")
+
+
+def test_a_label_allows_the_purposes_of_the_role_that_allowed_it(hospital_hub):
+    with hospital_hub.hub.database.writing() as session:
+        dataset = session.scalars(sa.select(Dataset).where(Dataset.name == "visits")).one()
+        text = versions.newest(session, dataset).text
+        text = text.replace("purposes: [health-research]", "purposes: [health-research, quality-assurance]")
+        text = text.replace(
+            "  researchers:\n    who: {organisations: [University]}\n",
+            "  researchers:\n    who: {organisations: [University]}\n    purposes: [health-research]\n",
+        )
+        versions.publish(hospital_hub.hub, session, hospital_hub.owner, dataset, text)
+    job = hospital_hub.submit("ada")
+    assert hospital_hub.work() == ["done"]
+    with hospital_hub.hub.database.reading() as session:
+        result = gateway.find_job(session, hospital_hub.ada, job.id).result
+    assert json.loads(result["label"])["label"]["purposes"] == ["health-research"]
+    facts = {"country": "DE", "time": now()}
+    import_check(result["label"], result_bytes(result), hospital_hub.hub.key.public, purpose="health-research", **facts)
+    with pytest.raises(UploadRefused, match="not for 'quality-assurance'"):
+        import_check(
+            result["label"], result_bytes(result), hospital_hub.hub.key.public, purpose="quality-assurance", **facts
+        )
+
+
+@pytest.mark.parametrize(
+    ("grants", "covered"),
+    [
+        ([Grant("g", "epidemiology")], ("epidemiology",)),
+        ([Grant("g", "")], ("health-research",)),
+        ([Grant("g", "marketing"), Grant("g", "epidemiology")], ("epidemiology",)),
+    ],
+)
+def test_a_role_given_on_request_covers_the_granted_purposes(grants, covered):
+    text = (
+        "dataset: d\npurposes: [health-research, quality-assurance]\nbudget: {lifetime: {rho: 1}}\nroles:\n"
+        "  g: {who: {roles: [data user]}, may: [query], by_request: true, purposes: [health-research]}\n"
+    )
+    policy = read(text)
+    subject = Subject("a@b.org", roles=("data user",), granted=tuple(grants))
+    verdict = decide(policy, 1, subject, "query", "epidemiology", Environment(now(), "DE", "127.0.0.1"))
+    assert verdict.allowed, verdict.reasons
+    assert covered_purposes(policy, verdict, subject) == covered
+
+
+def test_removing_a_result_leaves_those_of_jobs_that_repeat_it(hospital_hub):
+    numbers = []
+    for _ in range(5):
+        numbers.append(hospital_hub.submit("ada").id)
+        assert hospital_hub.work() == ["done"]
+
+    def kept():
+        with hospital_hub.hub.database.reading() as session:
+            return {one: gateway.find_job(session, hospital_hub.ada, one).result for one in numbers}
+
+    before = kept()
+    assert all(before.values())
+    for gone in (1, 2):  # the second is the first from the record; the third was pointing to it
+        gateway.forget(hospital_hub.hub, hospital_hub.ada, numbers[gone])
+        after = kept()
+        assert [one for one in numbers if after[one] is None] == numbers[1 : gone + 1]
+        assert all(after[one] == before[one] for one in numbers if after[one] is not None)
+    sizes = hospital_hub.rows(sa.select(Job.size).where(Job.id == numbers[3]))
+    assert sizes[0] > 0
+
+
+def test_retention_ends_for_each_job_by_itself(hospital_hub):
+    numbers = []
+    for _ in range(4):
+        numbers.append(hospital_hub.submit("ada").id)
+        assert hospital_hub.work() == ["done"]
+    with hospital_hub.hub.database.writing() as session:
+        dataset = session.scalars(sa.select(Dataset).where(Dataset.name == "visits")).one()
+        text = versions.newest(session, dataset).text + "retention: {days: 30}\n"
+        versions.publish(hospital_hub.hub, session, hospital_hub.owner, dataset, text)
+        session.execute(sa.update(Job).where(Job.id.in_(numbers[:3])).values(finished=now() - 31 * 86400))
+    assert remove_old_results(hospital_hub.hub) == 3
+    with hospital_hub.hub.database.reading() as session:
+        found = [gateway.find_job(session, hospital_hub.ada, one).result for one in numbers]
+    assert found[:3] == [None] * 3
+    assert found[3]["rows"]

@@ -9,7 +9,7 @@ from cloister.hub.policy.policy import Budget, Policy
 from cloister.hub.policy.signature import Label, import_check, label, sign, verify
 from cloister.privacy.canonical import canonical
 from cloister.privacy.errors import BadPolicy, UploadRefused
-from cloister.privacy.loss import epsilon
+from cloister.privacy.loss import epsilon, rho
 from cloister.privacy.signing import SigningKey
 
 KEY = SigningKey.create()
@@ -108,3 +108,18 @@ def test_a_result_is_not_kept_for_longer_than_promised():
     check(made().text(), time=NOW + 10 * DAY)
     with pytest.raises(UploadRefused, match="kept until 2026-03-12"):
         check(made().text(), time=NOW + 11 * DAY)
+
+
+def test_a_label_states_the_question_and_the_cost_and_older_ones_are_still_read():
+    body = label(KEY, POLICY, 4, TEXT, RESULT, NOW, question="abc", loss=rho("0.01")).body
+    assert (body["question"], body["loss"]) == ("abc", rho("0.01").to_json())
+    old = {name: value for name, value in body.items() if name not in ("question", "loss")}
+    old["form"] = "cloister-label/1"
+    assert check(Label(old, KEY.sign(b"cloister label\n" + canonical(old))).text()).body == old
+
+
+def test_a_label_holds_the_purposes_it_is_given():
+    one = label(KEY, POLICY, 4, TEXT, RESULT, NOW, purposes=("epidemiology",))
+    assert one.body["purposes"] == ["epidemiology"]
+    with pytest.raises(UploadRefused, match="may be used for epidemiology"):
+        check(one.text(), purpose="health-research")
