@@ -6,8 +6,8 @@ from importlib import import_module
 
 def __getattr__(name: str) -> object:
     """Return a control from its new place."""
-    if name.startswith("__"):
-        raise AttributeError(name)
+    home = import_module("cloister.lessons.controls")
+    if name not in home.__all__:
+        raise AttributeError(f"query.controls has no {name!r}.")
     warnings.warn(f"query.controls.{name} is lessons.controls.{name} now.", DeprecationWarning, stacklevel=2)
-    value: object = getattr(import_module("cloister.lessons.controls"), name)
-    return value
+    return getattr(home, name)
