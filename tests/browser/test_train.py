@@ -96,7 +96,7 @@ def test_coefficients_come_with_intervals_and_a_picture(place, visit, picture):
     plan(page)
     expect(page.get_by_role("region", name="Expected error of one answer").get_by_role("row")).to_have_count(3)
     page.get_by_role("button", name="Run it").click()
-    expect(page.get_by_text("Nobody paid for an evaluation.")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("No evaluation was requested.")).to_be_visible(timeout=60_000)
     effects = page.get_by_role("region", name="effects")
     expect(effects.get_by_role("img")).to_be_visible()
     page.locator("summary", has_text="Coefficients").click()

@@ -129,7 +129,7 @@ def test_an_error_shows_its_type_and_place_but_not_its_words(lines):
         logging.getLogger("uvicorn.error").exception("Exception in ASGI application\n")
     (line,) = lines()
     assert line["error"] == "ValueError"
-    assert "test_operate_logs.py:" in line["place"]
+    assert "test_logs.py:" in line["place"]
     assert MARK not in json.dumps(line)
 
 
