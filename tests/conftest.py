@@ -22,7 +22,8 @@ import pytest
 from _pytest import nodes, runner
 from _pytest.doctest import DoctestModule
 
-# Files of long tests: `make test` runs the first setting of each test in them, `make long` the further ones.
+# Files of long tests: `make test` runs the first setting of each test in them, `make long` the further ones. Tests of
+# Spark, and those that are marked, are long too.
 _LONG = {
     "tests/browser/test_access.py",
     "tests/browser/test_books.py",
@@ -89,6 +90,7 @@ _LONG = {
     "tests/unit/synth/test_generators.py",
     "tests/unit/synth/test_looks.py",
     "tests/unit/synth/test_mggm.py",
+    "tests/unit/synth/test_publishable.py",
     "tests/unit/synth/test_wide.py",
 }
 _ON_DEMAND = ("soak", "long")
@@ -107,7 +109,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         file = item.nodeid.partition("::")[0]
         test = file, getattr(item, "originalname", item.name)
-        if file in _LONG and test in firsts:
+        if (file in _LONG and test in firsts) or "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("long")
         firsts.add(test)
     left_out = [mark for mark in _ON_DEMAND if mark not in config.option.markexpr]

@@ -91,6 +91,7 @@ def hub(tmp_path, cluster):
         yield made
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")  # gRPC and PySpark warn about Python's garbage and each other's versions
 def test_a_connected_spark_is_planned_on_its_twin_and_worked_on_in_place(hub, cluster):
     owner = Person(email="maria@x.example", name="Maria", roles=["data owner"])

@@ -32,6 +32,7 @@ def test_every_estimator_that_a_hub_offers_was_attacked_and_held():
         assert found["samples"] >= 400
 
 
+@pytest.mark.long
 def test_an_attack_can_be_repeated_to_the_last_digit(attacks):
     said = audited("CategoricalNB")
     again = attacks.attack("CategoricalNB", said["samples"])
@@ -39,6 +40,7 @@ def test_an_attack_can_be_repeated_to_the_last_digit(attacks):
     assert again["lower_bound"] > 0.1, "the attack has power"
 
 
+@pytest.mark.long
 def test_an_attack_sees_much_more_of_an_estimator_that_takes_a_tenth_of_the_noise(attacks, monkeypatch):
     """So many samples cannot prove more than an epsilon of about four; that much they do prove."""
     from cloister.learn.naive_bayes import mixed

@@ -90,6 +90,7 @@ def test_a_fit_costs_no_more_than_it_says(name: str, spend: Loss, all_steps: boo
     assert found.verdict == "holds", str(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "share"), [("gradient", 0.1), ("quadratic", 0.2), ("machine", 0.1)])
 def test_the_audit_sees_the_canary(name: str, share: float) -> None:
     """It has power: it proves a part of what was claimed."""
@@ -100,6 +101,7 @@ def test_the_audit_sees_the_canary(name: str, share: float) -> None:
 # Broken twins
 
 
+@pytest.mark.long
 def test_gradients_that_are_not_clipped_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clipped_gradients.ClippedRows, "_limit", lambda self, *_, **__: np.full(len(self.rows), 2**40))
     monkeypatch.setattr(clipped_gradients.ClippedRows, "bound", lambda self, clip: int(clip / self.worth / 4))
@@ -114,6 +116,7 @@ def test_a_row_that_is_not_clipped_to_the_bounds_is_caught(monkeypatch: pytest.M
     assert attacked(FITS["quadratic"], rho("0.5"), all_steps=True).broken
 
 
+@pytest.mark.long
 def test_a_first_look_that_is_not_paid_for_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     class Bare:
         standard_error = 0.0

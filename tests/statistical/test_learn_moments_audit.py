@@ -160,6 +160,7 @@ def test_samples_of_models_do_not_refute_the_claim(
     assert found.verdict == "holds", str(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", LOSSES)
 def test_a_fit_with_a_twentieth_of_the_noise_is_caught(
     law: str, accounts: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -60,6 +60,7 @@ def by_lot(share: np.ndarray, sizes: list[int], amounts: list[str], seed: int) -
     return groups(shares, sizes, amounts, seed)
 
 
+@pytest.mark.long
 def test_levels_combined_err_less_than_each_alone_and_stay_unbiased() -> None:
     share, sizes, amounts = np.array([0.5, 0.3, 0.2]), [2000, 3000, 1000], ["0.5", "1", "3"]
     runs = [combine(by_lot(share, sizes, amounts, seed)) for seed in range(300)]

@@ -153,6 +153,7 @@ def test_gaussians_refuse_what_they_cannot_do_before_anything_is_charged(wrong, 
     assert ds.left == before
 
 
+@pytest.mark.long
 def test_the_case_study_runs_in_both_scenarios():
     curves = evaluate(
         bundled("breast cancer"),
