@@ -127,7 +127,7 @@ def test_an_owner_hands_in_a_table_made_at_home_and_a_researcher_takes_it(place,
     form = page.get_by_role("region", name="Upload a synthetic table that you made")
     form.get_by_label("Table").set_input_files(path)
     form.get_by_label("Metadata file").set_input_files(side_path(path))
-    form.get_by_role("button", name="Hand it in").click()
+    form.get_by_role("button", name="Upload").click()
     expect(page.get_by_role("alert")).to_be_focused()
     expect(page.get_by_role("alert")).to_contain_text("public key that signed it")
     assert place.hub.ledger.balance("stays").spent == before
@@ -135,7 +135,7 @@ def test_an_owner_hands_in_a_table_made_at_home_and_a_researcher_takes_it(place,
     form.get_by_label("Table").set_input_files(path)
     form.get_by_label("Metadata file").set_input_files(side_path(path))
     form.get_by_label("Key").fill(key)
-    form.get_by_role("button", name="Hand it in").click()
+    form.get_by_role("button", name="Upload").click()
     expect(page.get_by_text("It is uploaded, and charged.")).to_be_visible()
     assert place.hub.ledger.balance("stays").spent == before + cl.rho("0.04")
     number = page.url.rpartition("/")[2]

@@ -59,8 +59,8 @@ def check_label(
         paid = Loss.from_json(cost)
     except (ValueError, TypeError, KeyError, RecursionError, BadInput):
         raise ReceiptRejected(
-            "the result carries no label that states what was asked. Ask for it again; if the hub is older than this "
-            "client, ask its operator to update it."
+            "the result carries no label that states what was asked: it was made by an older version of the hub. Ask "
+            "again, which costs nothing; if that does not help, ask the hub's operator to update it."
         ) from None
     if not genuine or form != FORM:
         raise ReceiptRejected("the label of the result was changed, or another hub made it. Check the key you pinned.")

@@ -127,14 +127,22 @@ def hand_on(session: Session, job_id: int) -> None:
 
     In a writing transaction: each job keeps its result until its own is removed.
     """
-    first = session.execute(sa.select(Job.result, Job.size, Job.person_id).where(Job.id == job_id)).first()
+    wanted = sa.select(Job.result, Job.size, Job.person_id, Job.dataset_id, Job.digest).where(Job.id == job_id)
+    first = session.execute(wanted).first()
     if first is None or first.result is None or SAME in first.result:
         return
-    pointing = sa.select(Job.id, Job.result).where(
-        Job.person_id == first.person_id, Job.result.is_not(None), Job.result[SAME].as_integer() == job_id
+    # By columns: results may be large, and the database would parse each of them to look into it.
+    repeats = sa.select(Job.id, Job.result).where(
+        Job.person_id == first.person_id,
+        Job.dataset_id == first.dataset_id,
+        Job.digest == first.digest,
+        Job.size == 0,
+        Job.result.is_not(None),
     )
     heir = None
-    for number, own in session.execute(pointing.order_by(Job.id)).all():
+    for number, own in session.execute(repeats.order_by(Job.id)).all():
+        if own.get(SAME) != job_id:
+            continue
         kept: dict[str, Any] = {"result": {**first.result, "label": own["label"]}, "size": first.size}
         if heir is None:
             heir = number

@@ -398,7 +398,7 @@ def _stop_what_was_pending(session: Session) -> None:
     granted = sa.update(models.Request).where(models.Request.state.in_(("open", "granted")))
     session.execute(granted.values(state="expired", ends=now()))
     pending = sa.update(models.Job).where(models.Job.state.in_(("waiting", "queued")))
-    said = "The hub was restored from a copy before this ran. Nothing was spent. Hand it in again."
+    said = "The hub was restored from a copy before this ran. Nothing was spent. Submit it again."
     session.execute(pending.values(state="cancelled", finished=now(), problem=said))
 
 

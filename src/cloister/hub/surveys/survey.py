@@ -247,8 +247,8 @@ def _described(asked: SurveyQuestion, name: str, target: int, lasting: bool) -> 
 
 
 def _keep(key: tuple[SurveyQuestion, str, int, bool], description: dict[str, Any]) -> dict[str, Any]:
-    while len(_DESCRIBED) >= _MOST_DESCRIBED:
-        _DESCRIBED.pop(next(iter(_DESCRIBED), key), None)
+    if len(_DESCRIBED) >= _MOST_DESCRIBED:
+        _DESCRIBED.clear()
     _DESCRIBED[key] = description
     return description
 

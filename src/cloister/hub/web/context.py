@@ -220,12 +220,16 @@ async def form(request: Request) -> Form:
 
     A route that takes files does not depend on this: it checks the visitor's right first, and then awaits it.
     """
-    if getattr(request, "_form", None) is None and request.headers.get("content-type", "").startswith(_URLENCODED):
+    if getattr(request, "_form", None) is None and _kind(request).startswith(_URLENCODED):
         body = await request.body()
         # Not on the event loop, and not by starlette, whose parser takes a step of Python for every empty field.
         fields: Any = await run_in_threadpool(_fields, body)
         request._form = FormData(fields)
     return Form(await request.form(max_files=20, max_fields=_MOST_FIELDS, max_part_size=2 * 1024 * 1024))
+
+
+def _kind(request: Request) -> str:
+    return request.headers.get("content-type", "").lower()
 
 
 def _fields(body: bytes) -> list[tuple[str, str | UploadFile]]:
@@ -259,15 +263,15 @@ async def _check_source(request: Request, here: Visitor) -> None:
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Denied("this was sent from another site's page.")
     shown = request.headers.get("x-csrf", "")
-    kind = request.headers.get("content-type", "")
+    kind = _kind(request)
+    if here.person is None and kind.startswith(_URLENCODED) and len(await request.body()) > _STRANGERS_FORM:
+        raise UploadRefused(f"a form of a visitor who is not signed in has at most {_STRANGERS_FORM // 1024} KB.")
     if kind.startswith("multipart/form-data"):
         if here.person is None:
             raise SignInFailed("only people who are signed in send files.")  # before a stranger's file fills the memory
         # Beside the body: a file is not read before its sender's right to upload is known (see `form`).
         shown = shown or request.query_params.get("csrf", "")
     elif not shown and not api and kind.startswith(_URLENCODED):
-        if here.person is None and len(await request.body()) > _STRANGERS_FORM:
-            raise UploadRefused(f"a form of somebody who is not signed in has at most {_STRANGERS_FORM // 1024} KB.")
         shown = (await form(request)).get("csrf", "")
     if not hmac.compare_digest(shown.encode(), here.csrf.encode()):
         raise Denied("the page was too old, or the request did not come from it. Load the page again, then try again.")

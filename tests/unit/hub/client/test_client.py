@@ -258,6 +258,22 @@ def test_a_model_signed_by_another_key_is_not_loaded(served, shared):
         client.dataset("visits", purpose=PURPOSE).train("Ridge", target="cost", spend=cl.rho("0.001"))
 
 
+def test_the_genuine_model_of_another_job_is_refused(served, shared):
+    with Client(served[1], served[2]["user"], owner_key=served[0].key.public) as client:
+        data = client.dataset("visits", purpose=PURPOSE)
+        for spend in ("0.001", "0.002"):
+            data.train("Ridge", target="cost", features=["age"], spend=cl.rho(spend))
+        dear, cheap = (client.job(one["id"]) for one in client.jobs()[:2])
+        for job in (dear, cheap):
+            assert job.model().release_.receipt == job.finished().receipts[0]
+        dear.record["receipts"] = cheap.record["receipts"]
+        with pytest.raises(ReceiptRejected, match="another job"):
+            dear.model()
+        dear.record["result"] = {**dear.record["result"], "model": cheap.record["result"]["model"]}
+        with pytest.raises(ReceiptRejected, match="has not signed"):
+            dear.model()
+
+
 def test_a_question_leaves_no_model(visits):
     visits.sql("SELECT COUNT(*) AS n FROM visits", spend=cl.rho("0.001"))
     job = visits.client.job(visits.client.jobs()[0]["id"])

@@ -1,6 +1,7 @@
 """What a request may cost: transactions that are held, results that are kept, bodies that are read, odd values."""
 
 import asyncio
+import hashlib
 import json
 import logging
 import threading
@@ -287,6 +288,31 @@ def test_a_body_of_very_many_members_is_refused_in_few_words_before_it_is_checke
     answer = web.post(path, content=few, headers={"content-type": "application/json"})
     assert answer.status_code in (404, 422)
     assert len(answer.content) < 5000
+
+
+def test_a_body_that_hides_its_members_is_counted_in_no_time(hospital_hub):
+    web = TestClient(create_app(hospital_hub.hub), raise_server_exceptions=False)
+    open_text = b"," * 5001 + b'"' + b'\\"' * 1_000_000  # every quotation mark could begin a text that does not end
+    wide = ('["\u0122"' + ",0" * 400_000 + ',"\u0122"]').encode("utf-16")  # half of this letter is a quotation mark
+    for body in (open_text, wide):
+        began = time.process_time()
+        answer = web.post("/api/datasets/visits/plan", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code in (401, 413, 422)
+        assert time.process_time() - began < 0.5
+
+
+def test_the_limit_of_a_strangers_form_holds_however_its_type_and_token_are_written(hospital_hub):
+    web = TestClient(create_app(hospital_hub.hub), raise_server_exceptions=False)
+    visit = "v" * 40
+    token = hashlib.sha256(b"cloister csrf " + visit.encode()).hexdigest()
+    for kind in ("application/x-www-form-urlencoded", "Application/X-WWW-Form-Urlencoded; charset=utf-8"):
+        for more in ({}, {"x-csrf": token}):
+            began = time.process_time()
+            headers = {"content-type": kind, "cookie": f"cloister-visit={visit}", **more}
+            answer = web.post("/sign-in", content=b"&" * 2_000_000, headers=headers)
+            assert answer.status_code == 422
+            assert "64 KB" in answer.text
+            assert time.process_time() - began < 0.5
 
 
 def test_commas_in_a_text_are_no_members(hospital_hub):

@@ -213,9 +213,10 @@ class Share:
     def read(self, text: str, label: str) -> str:
         """Return the share. Percentages are accepted."""
         share = share_text(text)
-        if not share.strip("0."):
+        part = rational(share or "0", f"'{label}'")
+        if not part:
             return ""
-        if not 0 < rational(share, f"'{label}'") < 1:
+        if not 0 < part < 1:
             raise BadForm(f"'{label}' is a part of the spend: above 0 and below 1, such as {self.example}.")
         return share
 
