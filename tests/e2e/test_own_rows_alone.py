@@ -112,7 +112,7 @@ def test_a_person_of_many_rows_counts_as_much_as_allowed(opened, engine, many):
     with opened(engine, [(f"u{i % 5}", 1.0, 2.0, DAY, MOMENT, 7) for i in range(5 * many)]) as dataset:
         answer = dataset.sql("SELECT COUNT(*) AS n, SUM(y) AS y FROM t", spend=cl.rho(10**5)).rows()[0]
     assert answer["n"] == pytest.approx(5, rel=0.01)
-    assert answer["y"] == pytest.approx(10, rel=0.01)
+    assert answer["y"] == pytest.approx(10, rel=0.03)  # its standard error is 0.03, and weights are rounded down
 
 
 def test_a_collation_of_a_duckdb_file_does_not_make_two_texts_one(tmp_path):

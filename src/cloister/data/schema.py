@@ -4,7 +4,7 @@
     tables:
       visits:
         unit: patient_id                     # the column that identifies a patient; not listed below
-        rows: 100000                         # optional: a public size, used for plans only
+        rows: 100000                         # optional: a public size, at least the true one: for plans and intervals
         columns:
           ward: {type: text, categories: [cardiology, surgery]}
           stay_days: {type: integer, bounds: [0, 60]}
@@ -152,7 +152,7 @@ class Table:
         max_rows: number of rows of one unit that count here, if fewer than the unit's own limit. For a public table:
             number of its rows that count for one row joined to them, where the unit is the row.
         public: True if nothing in it is secret.
-        rows: a public size, for plans only.
+        rows: a public size, not below the true one: for plans, and for the rounding that intervals of sums include.
         never: combinations that no row can have, each as {column: value, list of values, or {from: …, below: …}}.
         determines: columns that determine the value of another: (("ward", "floor"), "nurse").
 

@@ -4,6 +4,7 @@ A query is compiled against a catalog. No row is read here.
 """
 
 import json
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
@@ -291,6 +292,6 @@ def _seen(name: str, term: Expression) -> Column:
         return Column(name, term.type, categories=tuple(term.values), nullable=term.nullable)  # type: ignore[arg-type]
     bounds: Any = None
     if term.type in ("integer", "real") and term.low is not None and term.high is not None and term.low < term.high:
-        kind = int if term.type == "integer" else float
-        bounds = kind(term.low), kind(term.high)
+        whole = term.type == "integer"
+        bounds = (math.floor(term.low), math.ceil(term.high)) if whole else (float(term.low), float(term.high))
     return Column(name, term.type, bounds, nullable=term.nullable)  # type: ignore[arg-type]

@@ -93,8 +93,11 @@ def expected_error(plan: Plan, aggregate: Aggregate) -> float | None:
     if any(one.need.kind in ("tree", "vote") for one in places):
         return None
     share = 1 - (1 - plan.interval_confidence) / len(places)
-    noise = [(one.mechanisms[0], one.unit) for one in places]
-    margins = [float(law.margin(share)) * unit for law, unit in noise if isinstance(law, Numeric)]
+    margins = [
+        float(law.margin(share)) * one.unit + one.need.rounding * one.most_rows(plan.size_hint)
+        for one in places
+        if isinstance(law := one.mechanisms[0], Numeric)
+    ]
     cells = max(_cells(plan, i) for i in range(len(plan.question.sets)))
     rows = None if plan.size_hint is None else max(1.0, plan.size_hint / cells)
     return aggregate.expected(margins, rows)

@@ -43,7 +43,8 @@ class SourceRows:
         keys: columns of a public table that a foreign key points to: one row for each value.
         ambiguous: names that several joined tables have, which a star cannot show.
         notes: the rows left out, in words.
-        size: a public number of rows before any are left out, for plans; of joined private tables the smallest.
+        size: a public number of rows before any are left out, for plans and for the rounding in intervals of sums; of
+            joined private tables the smallest, with an outer join the largest.
         filtered: whether a WHERE or the ON of a join leaves rows out.
     """
 
@@ -119,6 +120,8 @@ def from_clause(query: exp.Select, tables: BaseTable) -> tuple[SourceRows, Scope
     most = first.most if len(parts) == 1 else None
     notes = tuple(dict.fromkeys(note for part in parts.values() for note in part.notes))
     sizes = [part.size for part in parts.values() if part.private]
+    # An outer join keeps the rows of one side whatever the other has.
+    outer = any(join.side for join in query.args.get("joins") or [])
     left_out = [
         join for join in query.args.get("joins") or [] if {join.side.upper(), join.kind.upper()} <= {"", "INNER"}
     ]
@@ -131,7 +134,9 @@ def from_clause(query: exp.Select, tables: BaseTable) -> tuple[SourceRows, Scope
         most=most,
         ambiguous=ambiguous,
         notes=notes,
-        size=None if None in sizes else min((one for one in sizes if one is not None), default=None),
+        size=None
+        if None in sizes
+        else (max if outer else min)((one for one in sizes if one is not None), default=None),
         filtered=where is not None or bool(left_out) or any(part.filtered for part in parts.values()),
     ), scope
 

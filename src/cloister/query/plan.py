@@ -49,6 +49,10 @@ _ABOUT = Fraction("1.0001")  # a release that is worse by less than this is reus
 _CHOSEN = "rows are chosen by noisy numbers: intervals are wider, so that those of all groups hold together"
 
 
+# Rows whose rounding the interval of a sum includes where the schema does not state how many there are.
+_ASSUMED_ROWS = 2.0**24
+
+
 @dataclass(frozen=True, slots=True)
 class EachGroup:
     """One choice for every group, from one list of candidates.
@@ -104,6 +108,15 @@ class Measurement:
     def sensitivity(self) -> Sensitivity:
         """The sensitivity in integer steps, over all groups."""
         return self.sums.sensitivity(self.index)
+
+    def most_rows(self, rows: int | None) -> float:
+        """Return the number of rows whose rounding the interval of a sum includes.
+
+        Args:
+            rows: the public number of rows, if it is known; each counts as often as joins copy it.
+        """
+        each = self.sums.copies if self.sums.max_rows is None else self.sums.max_rows
+        return _ASSUMED_ROWS if rows is None else float(rows * each)
 
     def behind(self, confidence: Fraction) -> str:
         """Return the accuracy of a vote in words: its distance in rows from the most frequent value, per group."""

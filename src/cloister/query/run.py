@@ -343,9 +343,6 @@ def _tree_levels(leaves: NDArray[Any], sizes: Sequence[int]) -> list[NDArray[Any
 
 # Estimates
 
-# Rows whose rounding the interval of a sum includes where the schema does not say how many there are.
-_ASSUMED_ROWS = 2.0**24
-
 
 def _estimates(
     plan: Plan, values: Sequence[list[Any]], confidence: Fraction, measured: Sequence[list[Any]] | None = None
@@ -396,6 +393,4 @@ def _noisy(one: Measurement, value: Any, measured: Any, rows: int | None) -> Noi
         rows: the public number of rows of the smallest private table; each of its units counts for so many at most.
     """
     shown, before = (np.asarray(numbers, dtype=np.float64) * one.unit for numbers in (value, measured))
-    each = one.sums.copies if one.sums.max_rows is None else one.sums.max_rows
-    most = _ASSUMED_ROWS if rows is None else float(rows * each)
-    return Noisy(shown, before, one.mechanisms[0], one.unit, one.need.rounding, most)  # type: ignore[arg-type]
+    return Noisy(shown, before, one.mechanisms[0], one.unit, one.need.rounding, one.most_rows(rows))  # type: ignore[arg-type]

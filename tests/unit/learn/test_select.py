@@ -511,3 +511,26 @@ def test_scikit_learns_own_validation_is_refused_with_the_reason(tmp_path, jobs)
     with pytest.raises(NotPrivate, match=r"cloister\.learn\.select"):
         search.fit(rows, labels)
     assert not (tmp_path / "unused").exists()
+
+
+def test_no_part_keeps_the_filter_after_a_fit_however_deep_it_is_nested(tmp_path):
+    rows, labels = np.random.default_rng(3).uniform(0, 1, (60, 2)), np.arange(60) % 2
+    scaler = learn.StandardScaler(cl.rho("0.01"), bounds=(0, 1))
+    inner = ColumnTransformer([("s", scaler, [0])], remainder=learn.StandardScaler(cl.rho("0.01"), bounds=(0, 1)))
+
+    def model(method):
+        last = learn.LogisticRegression(cl.rho("0.05"), bounds=(-3, 3), classes=[0, 1], method=method)
+        return Pipeline([("c", ColumnTransformer([("a", inner, [0, 1])])), ("m", last)])
+
+    best = learn.select(
+        [model("newton"), model("gradient")], rows, labels, spend=cl.rho("0.5"), ledger=tmp_path / "book"
+    ).best
+
+    def filters(thing, seen):
+        if id(thing) in seen or isinstance(thing, str | int | float | np.ndarray | type(None)):
+            return 0
+        seen.add(id(thing))
+        held = [*thing] if isinstance(thing, list | tuple) else [*getattr(thing, "__dict__", {}).values()]
+        return ("_meter" in getattr(thing, "__dict__", {})) + sum(filters(one, seen) for one in held)
+
+    assert filters(best, set()) == 0

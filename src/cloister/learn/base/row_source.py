@@ -11,7 +11,7 @@ Most models need only sums of integers, which are computed in the engine. Gradie
 every row many times: for them the rows leave the engine once, inside the first step, and stay in this process until
 the fit ends. The user who runs the fit must be trusted with them (a curator); the release is as private as that of
 any other fit. Of a unit with more than m rows, m are kept, chosen by a keyed hash of the rows. Since the method
-protects one row, its budget is the one at which m rows together cost the spend (`Purse.of_a_row`).
+protects one row, its budget is the one at which m rows together cost the spend (`BudgetShare.of_a_row`).
 """
 
 from collections.abc import Sequence

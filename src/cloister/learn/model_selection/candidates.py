@@ -105,6 +105,8 @@ def _settle(part: Any) -> Any:
         raise BadInput(
             f"a {kind.__name__} has neither memory nor transformer_weights here: the one keeps rows in files."
         )
+    if getattr(part, "_skl_callbacks", None):
+        raise BadInput(f"a {kind.__name__} has no callbacks here: they are given the rows. Leave them out.")
     if "n_jobs" in told:
         part.n_jobs = 1
     held = _containers()[kind]
@@ -281,8 +283,19 @@ def fit_within(meter: PrivacyFilter | DryRun, model: Any, *rows: Any, **columns:
     try:
         return model.fit(*rows, **columns)
     finally:
-        for part in (*_parts(model, fitted=False), *_parts(model, fitted=True)):
+        for part in _every_part(model):
             part.__dict__.pop("_meter", None)
+
+
+def _every_part(model: Any) -> list[PrivateEstimator]:
+    """Return the private parts of a model, given and fitted ones: a ColumnTransformer in another holds three copies."""
+    if isinstance(model, PrivateEstimator):
+        return [model]
+    held = _containers().get(type(model))
+    if held is None:
+        return []
+    steps = [step[1] for step in (*getattr(model, held), *getattr(model, f"{held}_", ()))]
+    return [part for one in (*steps, getattr(model, "remainder", None)) for part in _every_part(one)]
 
 
 def take(rows: Any, places: Any) -> Any:

@@ -1,7 +1,7 @@
 """Private cross-validation: every fit is charged, and the scores are noisy.
 
 scikit-learn's own would fit private models and then report their scores on raw rows without a charge; see
-learn/base/payer.py.
+learn/base/estimator.py.
 """
 
 from dataclasses import replace

@@ -258,6 +258,17 @@ def test_a_model_signed_by_another_key_is_not_loaded(served, shared):
         client.dataset("visits", purpose=PURPOSE).train("Ridge", target="cost", spend=cl.rho("0.001"))
 
 
+@pytest.mark.parametrize("spend", [cl.epsilon("0.05"), cl.epsilon("0.05", delta="1e-9"), cl.rho("0.001")])
+def test_an_answer_is_taken_whatever_its_cost_is_written_in(served, shared, spend):
+    """The receipt states the account's own kind of loss, the answer the one that was asked for."""
+    with Client(served[1], served[2]["user"], owner_key=served[0].key.public) as client:
+        answer = client.dataset("visits", purpose=PURPOSE).sql(
+            f"SELECT COUNT(*) AS n FROM visits WHERE age > {20 + spend.delta.denominator % 7}", spend=spend
+        )
+        assert answer.loss.amount
+        assert answer.receipt is not None
+
+
 def test_the_genuine_model_of_another_job_is_refused(served, shared):
     with Client(served[1], served[2]["user"], owner_key=served[0].key.public) as client:
         data = client.dataset("visits", purpose=PURPOSE)
