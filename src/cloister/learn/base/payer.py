@@ -1,4 +1,4 @@
-"""Who pays for a fit: a ledger or account found again, a part of a larger charge, or nobody.
+"""Payers of a fit: a ledger or account found again, a part of a larger charge, or a dry run that charges nothing.
 
     Payer         reference from a pickled estimator to its ledger or account
     BudgetPart    share of another filter's budget: a fit inside a selection or a cross-validation
