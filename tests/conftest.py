@@ -5,6 +5,8 @@ test that uses `spark` runs on one worker, so that Spark starts once.
 """
 
 import gc
+import hashlib
+import itertools
 import os
 
 # One thread for each worker, before numpy loads: threads of several workers that share the cores slow each other down.
@@ -15,6 +17,7 @@ import shutil
 import signal
 import sys
 import threading
+import types
 import uuid
 import warnings
 
@@ -156,12 +159,14 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item, nextitem):
-    """With --unseeded-runs, find out which tests draw from the operating system's randomness and repeat those.
+    """Give each test noise of its own that is the same in every run, so that a failure can be repeated.
 
-    A test that fails once in a hundred runs is wrong, and one run does not show it.
+    With --unseeded-runs, find out which tests draw from the operating system's randomness and repeat those with fresh
+    noise: a test that fails once in a hundred runs is wrong, and one run does not show it.
     """
     runs = item.config.getoption("unseeded_runs")
     if runs <= 1:
+        _repeat_noise(f"{item.location[0]} {item.name}")
         return None
     from cloister.privacy.noise.source import SystemSource
 
@@ -191,6 +196,21 @@ def pytest_runtest_protocol(item, nextitem):
         item.ihook.pytest_runtest_logreport(report=report)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
     return True
+
+
+def _repeat_noise(name):
+    """Derive the keys of noise streams from a name. Child processes keep the operating system's randomness."""
+    from cloister.privacy.noise import source
+
+    process, numbers = os.getpid(), itertools.count()
+
+    def key(size):
+        if os.getpid() != process:
+            return os.urandom(size)
+        return hashlib.shake_256(f"{name} {next(numbers)}".encode()).digest(size)
+
+    source.os = types.SimpleNamespace(urandom=key)
+    source.SYSTEM._local = threading.local()
 
 
 _LONGEST_S = 600  # for one test; a test that hangs would hold the whole run

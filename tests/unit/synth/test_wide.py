@@ -137,7 +137,7 @@ def test_large_categories_are_made_without_a_table_of_all_combinations(tmp_path,
     made = getattr(synth, name)(coded(tmp_path, sizes), spend=SPEND, rows=200, **own)
     first, second = list(sizes)[:2]
     common = made.count({first: f"{first}0", second: [f"{second}{i}" for i in range(50)]})
-    assert 0 < common.value < 150
+    assert 0 <= common.value < 150  # about seven rows have the first value: noise may leave none
     assert len(made.made.review.columns) == len(sizes)
     assert made.side["expected error"]["marginals"]
     assert made.sample(20, given={first: f"{first}0"}).column(first).to_pylist() == [f"{first}0"] * 20
