@@ -79,6 +79,8 @@ def settled(model: Any) -> Any:
 
 
 def _settle(part: Any) -> Any:
+    from sklearn.utils._set_output import _get_output_config
+
     from cloister.learn.preprocessing.stateless import STATELESS, EachRow, Passthrough
 
     kind = type(part)
@@ -109,6 +111,11 @@ def _settle(part: Any) -> Any:
         raise BadInput(f"a {kind.__name__} has no callbacks here: they are given the rows. Leave them out.")
     if "n_jobs" in told:
         part.n_jobs = 1
+    if kind.__name__ != "Pipeline" and _get_output_config("transform", part)["dense"] == "polars":
+        raise BadInput(
+            f"a {kind.__name__} cannot return polars frames here: polars chooses the type of a column by its cells, and "
+            'fails on a cell of another type. Call set_output(transform="pandas") or "default".'
+        )
     held = _containers()[kind]
     setattr(
         part, held, [(name, _settle_step(kind, step), *_columns(rest)) for name, step, *rest in getattr(part, held)]
