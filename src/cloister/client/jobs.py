@@ -72,8 +72,8 @@ class Finished:
 class RemoteJob:
     """A job on the hub.
 
-    With a pinned key its result is checked against the hub's signed label: numbers, cost, and, if it was submitted by
-    this object, dataset and question.
+    With a pinned key its result is checked against the hub's signed label: numbers, cost, receipts, and, if it was
+    submitted by this object, dataset and question.
     """
 
     def __init__(
@@ -176,7 +176,10 @@ class RemoteJob:
     def receipts(self) -> tuple[Receipt, ...]:
         """Return its signed receipts, one for each charge, checked against the pinned key if there is one."""
         raw = self.client.transport.raw("GET", f"/api/jobs/{self.id}/receipt")
-        return tuple(self.client.checked(Receipt.parse(line)) for line in raw.splitlines())
+        receipts = tuple(self.client.checked(Receipt.parse(line)) for line in raw.splitlines())
+        if self.client.owner_key is not None and receipts != self._finished().receipts:
+            raise ReceiptRejected("the receipts are genuine, but of another job. Ask for the job again.")
+        return receipts
 
     @property
     def receipt(self) -> Receipt:
@@ -201,7 +204,8 @@ class RemoteJob:
         receipts = tuple(self.client.checked(Receipt.parse(text)) for text in self.record.get("receipts", ()))
         result = dict(self.record.get("result") or {})
         if self.client.owner_key is not None:
-            check_label(result, loss, self.client.owner_key, self._dataset, self._question)
+            texts = [receipt.text() for receipt in receipts]
+            check_label(result, loss, texts, self.client.owner_key, self._dataset, self._question)
             if loss is not None and loss.amount and not receipts:
                 raise ReceiptRejected("the result states a cost and has no receipt for it. Ask for the job again.")
         return Finished(str(self.record.get("kind", "")), result, loss, receipts)

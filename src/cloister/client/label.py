@@ -1,11 +1,11 @@
-"""Label of a result: the hub's signature over its bytes, its dataset, the question, and the cost.
+"""Label of a result: the hub's signature over its bytes, its dataset, the question, the cost, and the receipts.
 
 The hub makes it (`cloister.hub.policy.signature`). A client with a pinned key checks it, so that nobody between the two
 can return other numbers, or a genuine result of another question.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cloister.privacy.canonical import canonical, fingerprint
@@ -13,9 +13,9 @@ from cloister.privacy.errors import BadInput, ReceiptRejected
 from cloister.privacy.loss import Loss
 from cloister.privacy.signing import PublicKey
 
-__all__ = ["FORM", "PURPOSE", "check_label", "question_digest", "result_bytes", "result_digest"]
+__all__ = ["FORM", "PURPOSE", "check_label", "question_digest", "receipts_digest", "result_bytes", "result_digest"]
 
-FORM = "cloister-label/2"
+FORM = "cloister-label/3"
 PURPOSE = b"cloister label\n"  # a signature on one kind of text must not be valid for another
 
 
@@ -36,14 +36,25 @@ def question_digest(dataset: str, kind: str, form: Mapping[str, Any], purpose: s
     return fingerprint(json.dumps(asked, sort_keys=True, separators=(",", ":")))
 
 
+def receipts_digest(receipts: Sequence[str]) -> str:
+    """Return the digest of a result's receipts, each a line of text."""
+    return fingerprint("\n".join(receipts))
+
+
 def check_label(
-    result: Mapping[str, Any], loss: Loss | None, key: PublicKey, dataset: str = "", question: str = ""
+    result: Mapping[str, Any],
+    loss: Loss | None,
+    receipts: Sequence[str],
+    key: PublicKey,
+    dataset: str = "",
+    question: str = "",
 ) -> None:
-    """Raise unless the hub has signed this result as the answer to this question, at this cost.
+    """Raise unless the hub has signed this result as the answer to this question, at this cost, with these receipts.
 
     Args:
         result: the result, with its label.
         loss: its cost, as the hub stated it.
+        receipts: the texts of its receipts.
         key: the pinned public key of the hub.
         dataset: the dataset that was asked about; empty if it is not known here.
         question: the digest of the request; empty if it is not known here.
@@ -55,7 +66,8 @@ def check_label(
         record = json.loads(result.get("label") or "")
         body, signature = record["label"], record["signature"]
         genuine = isinstance(signature, str) and key.verify(PURPOSE + canonical(body), signature)
-        form, signed, about, asked, cost = (body[one] for one in ("form", "result", "dataset", "question", "loss"))
+        fields = ("form", "result", "dataset", "question", "receipts", "loss")
+        form, signed, about, asked, paid_by, cost = (body[field] for field in fields)
         paid = Loss.from_json(cost)
     except (ValueError, TypeError, KeyError, RecursionError, BadInput):
         raise ReceiptRejected(
@@ -70,3 +82,5 @@ def check_label(
         raise ReceiptRejected("the result is genuine, but of another question. Ask again over a trusted network.")
     if (loss.to_json() if loss is not None and loss.amount else None) != (paid.to_json() if paid.amount else None):
         raise ReceiptRejected("the result is genuine, but its cost is not the stated one. Ask again.")
+    if paid_by != receipts_digest(receipts):
+        raise ReceiptRejected("the result is genuine, but its receipts are of another job. Ask for the job again.")

@@ -145,7 +145,7 @@ def _finish(case: JobContext, worker: str, book: JobLedger, received: PersonRele
     """Write the result, the received releases, and the audit entry in one transaction."""
     hub, job, planned = case.hub, case.job, case.planned
     loss = book.loss or Loss.nothing(planned.loss.measure, planned.loss.relation)
-    receipts = "\n".join(one.text() for one in done.receipts) or None
+    receipts = [receipt.text() for receipt in done.receipts]
     plain = result_bytes(done.result)
     if len(plain) > hub.settings.result_mb * 10**6:
         raise BadForm(f"the result has more than the {hub.settings.result_mb:,} MB that one may have. Ask for less.")
@@ -163,13 +163,15 @@ def _finish(case: JobContext, worker: str, book: JobLedger, received: PersonRele
             purposes=covered_purposes(policy, case.verdict, subject) or (job.purpose,),
             question=str(job.plan.get(ASKED, "")),
             loss=loss,
+            receipts=receipts,
         ).text()
         result, size = {**done.result, "label": signed}, len(plain)
         if (first := _same(session, job, digest)) is not None:  # a repeated query has the same answer: keep one
             result, size = {SAME: first, "label": signed}, 0
     kept = {"result": result, "size": size, "digest": digest, "policy_number": case.verdict.policy_number}
     with hub.database.writing() as session:
-        if not queue.finish(session, job.id, worker, "done", **kept, loss=loss.to_json(), receipt=receipts, problem=""):
+        kept["receipt"] = "\n".join(receipts) or None
+        if not queue.finish(session, job.id, worker, "done", **kept, loss=loss.to_json(), problem=""):
             return ""
         received.write(session)
         _note(hub, session, job, "done", loss)

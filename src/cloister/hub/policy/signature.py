@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from cloister.client.label import FORM, PURPOSE, result_digest
+from cloister.client.label import FORM, PURPOSE, receipts_digest, result_digest
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.purposes import covered_by
 from cloister.privacy.canonical import canonical, fingerprint
@@ -22,11 +22,15 @@ from cloister.privacy.signing import PublicKey, SigningKey
 
 __all__ = ["Label", "digest", "import_check", "label", "sign", "verify"]
 
-_FIRST = "cloister-label/1"  # without the question and the loss
 # Signatures of different kinds of text must never be exchangeable.
 _POLICY = b"cloister policy\n"
 _FIRST_FIELDS = {"form", "dataset", "policy", "hash", "purposes", "residency", "made", "keep_until", "result"}
-_FIELDS = _FIRST_FIELDS | {"question", "loss"}
+_SECOND_FIELDS = _FIRST_FIELDS | {"question", "loss"}
+_FIELDS = {  # of each form: older labels are still read where terms of use are checked
+    "cloister-label/1": _FIRST_FIELDS,
+    "cloister-label/2": _SECOND_FIELDS,
+    FORM: _SECOND_FIELDS | {"receipts"},
+}
 
 
 def sign(key: SigningKey, dataset: str, number: int, text: str) -> str:
@@ -76,7 +80,7 @@ class Label:
             raw = text.encode() if isinstance(text, str) else text
             record = json.loads(raw)
             found = cls(record["label"], record["signature"])
-            fields = _FIRST_FIELDS if found.body["form"] == _FIRST else _FIELDS
+            fields = _FIELDS.get(found.body["form"], _FIELDS[FORM])
             whole = found.text().encode() == raw.rstrip(b"\n") and set(found.body) == fields
         except (ValueError, TypeError, KeyError, RecursionError, BadInput):
             whole = False
@@ -100,6 +104,7 @@ def label(
     purposes: Sequence[str] | None = None,
     question: str = "",
     loss: Loss | None = None,
+    receipts: Sequence[str] = (),
 ) -> Label:
     """Make the label of a result under a policy.
 
@@ -113,6 +118,7 @@ def label(
         purposes: those of the role that allowed it; all of the policy's unless given.
         question: the digest of the request (`client.label.question_digest`), by which a client knows its answer.
         loss: its cost.
+        receipts: the texts of its receipts.
     """
     day = datetime.fromtimestamp(made, UTC).date()
     body = {
@@ -127,6 +133,7 @@ def label(
         "result": result_digest(result),
         "question": question,
         "loss": (loss if loss is not None else Loss.nothing("rho")).to_json(),
+        "receipts": receipts_digest(receipts),
     }
     return Label(body, key.sign(PURPOSE + canonical(body)))
 
@@ -149,7 +156,7 @@ def import_check(
     """
     found = Label.parse(text)
     body = found.body
-    if body["form"] not in (FORM, _FIRST) or not key.verify(PURPOSE + canonical(body), found.signature):
+    if body["form"] not in _FIELDS or not key.verify(PURPOSE + canonical(body), found.signature):
         raise UploadRefused("the usage terms were changed, or another hub made them. Check the key you pinned.")
     if body["result"] != result_digest(result):
         raise UploadRefused("the usage terms belong to another result. Ask for the two together.")

@@ -113,7 +113,7 @@ def _settle(part: Any) -> Any:
         part.n_jobs = 1
     if kind.__name__ != "Pipeline" and _get_output_config("transform", part)["dense"] == "polars":
         raise BadInput(
-            f"a {kind.__name__} cannot return polars frames here: polars chooses the type of a column by its cells, and "
+            f"a {kind.__name__} cannot return polars frames here: polars chooses a column's type by its cells, and "
             'fails on a cell of another type. Call set_output(transform="pandas") or "default".'
         )
     held = _containers()[kind]

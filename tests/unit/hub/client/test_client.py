@@ -396,6 +396,9 @@ def forgeries(job, other):
     wrong["receipts"] = []
     yield "no receipt beside the answer", wrong
     wrong = copy.deepcopy(job)
+    wrong["receipts"] = other["receipts"]
+    yield "the receipt of another answer beside the answer", wrong
+    wrong = copy.deepcopy(job)
     del wrong["result"]["label"]
     yield "no label", wrong
     wrong = copy.deepcopy(job)
@@ -440,6 +443,27 @@ def test_an_answer_from_the_record_and_other_work_are_checked_too(client, visits
     monkeypatch.setattr(client.transport, "json", lambda *_: record)
     with pytest.raises(ReceiptRejected, match="not signed these numbers"):
         client.job(job.id).finished()
+
+
+def test_receipts_of_another_job_are_refused(client, visits, monkeypatch):
+    sql = "SELECT COUNT(*) AS n FROM visits WHERE age > "
+    cheap = visits.submit("query", {"sql": sql + "44", "spend": cl.rho("0.001")})
+    dear = visits.submit("query", {"sql": sql + "45", "spend": cl.rho("0.002")})
+    assert cheap.finished().receipts == cheap.receipts != dear.finished().receipts
+    raw = client.transport.raw
+
+    def swapped(method, path, *rest):
+        return raw(method, f"/api/jobs/{cheap.id}/receipt" if path.endswith("/receipt") else path, *rest)
+
+    monkeypatch.setattr(client.transport, "raw", swapped)
+    with pytest.raises(ReceiptRejected, match="another job"):
+        assert dear.receipts
+    record = copy.deepcopy(
+        {**client.get(f"/api/jobs/{dear.id}"), "receipts": client.get(f"/api/jobs/{cheap.id}")["receipts"]}
+    )
+    monkeypatch.setattr(client.transport, "json", lambda *_: record)
+    with pytest.raises(ReceiptRejected, match="another job"):
+        client.job(dear.id).finished()
 
 
 def test_a_new_version_pays_from_the_same_account(owner, shared, visits):

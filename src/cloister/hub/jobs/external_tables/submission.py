@@ -102,9 +102,10 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
     with hub.database.reading() as session:
         policy, text = versions.version(hub, session, dataset, number)
     plain = result_bytes(result)
-    result["label"] = label(hub.key, policy, text.number, text.text, plain, now(), loss=book.loss).text()
-    told = "\n".join(one.text() for one in receipts)
-    if not _end(hub, job, "done", book.loss, result=result, receipt=told, problem=""):
+    lines = [receipt.text() for receipt in receipts]
+    signed = label(hub.key, policy, text.number, text.text, plain, now(), loss=book.loss, receipts=lines)
+    result["label"] = signed.text()
+    if not _end(hub, job, "done", book.loss, result=result, receipt="\n".join(lines), problem=""):
         raise NotNow("this took too long and was given up. The charge stands.")
     with hub.database.reading() as session:
         return session.get_one(Job, job.id)  # as it ended: with its loss and its time
