@@ -191,14 +191,14 @@ class FetchedTable:
 
     def columns(self) -> Columns:
         """Return one array per column: numbers unchanged, categories as their values."""
-        found = self._columns()
+        arrays = self._columns()
         values = []
         for name in self.features:
             if is_number(self._column(name)):
-                values.append(found[name])
+                values.append(arrays[name])
                 continue
             listed = values_of(self._column(name))
-            values.append(np.array([*listed, None], dtype=object)[found[name]])  # None for an unlisted value
+            values.append(np.array([*listed, None], dtype=object)[arrays[name]])  # None for an unlisted value
         return Columns(tuple(values), self.features)
 
     def labels(self) -> NDArray[Any]:

@@ -188,8 +188,8 @@ class EngineClassSums:
         def score_of(label: int) -> exp.Expression:
             score: exp.Expression = long(literal(int(weights.constant[label])))
             terms = [*zip(weights.linear[label], fine, repeat(1)), *zip(weights.square[label], fine, repeat(2))]
-            for i, one in enumerate(coarse if weights.fourth is not None else ()):
-                terms += [(weight, one, power) for power, weight in enumerate(weights.fourth[label, i])]  # type: ignore[index]
+            for i, coarse_cell in enumerate(coarse if weights.fourth is not None else ()):
+                terms += [(weight, coarse_cell, power) for power, weight in enumerate(weights.fourth[label, i])]  # type: ignore[index]
             for weight, cell, power in terms:
                 if weight:
                     product: exp.Expression = long(literal(int(weight)))

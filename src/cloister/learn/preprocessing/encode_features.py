@@ -33,8 +33,8 @@ def prepare(model: Any, rows: Any) -> NDArray[Any]:
     if all(feature.dtype.kind in "iufb" for feature in features):
         return np.column_stack([feature.astype(np.float64) for feature in features])
     table = np.empty((len(features[0]), len(features)), dtype=object)
-    for index, one in enumerate(features):
-        table[:, index] = one
+    for index, cells in enumerate(features):
+        table[:, index] = cells
     return table
 
 
