@@ -239,7 +239,7 @@ def _share(cells: Floats, right: Sequence[int], doubt: _Doubt) -> Interval:
 
 
 def _end(contains: Callable[[float], bool], inside: float, outside: float) -> float:
-    """Return the farthest point that is held, from `inside` towards `outside`."""
+    """Return the farthest point that is contained, from `inside` towards `outside`."""
     if contains(outside):
         return outside
     for _ in range(40):

@@ -136,9 +136,9 @@ def write(found: Comparison, folder: str | os.PathLike[str]) -> list[Path]:
 
 def _cost(comparison: Comparison) -> str:
     return (
-        f"Had it all been released, the means and private models would have cost **{comparison.model_cost}** together (one "
-        f"row added or removed), and the noisy tables **{comparison.table_cost}**. Each private model has the epsilon named "
-        f"at delta {comparison.delta}."
+        f"Had it all been released, the means and private models would have cost **{comparison.model_cost}** together "
+        f"(one row added or removed), and the noisy tables **{comparison.table_cost}**. Each private model has the "
+        f"epsilon named at delta {comparison.delta}."
     )
 
 

@@ -31,9 +31,8 @@ def likelihoods(model: Any, rows: Floats, classes: int) -> Floats:
         weights = np.exp(margins - margins.max(axis=1, keepdims=True))
         probabilities = weights / weights.sum(axis=1, keepdims=True)
     full = np.zeros((len(rows), classes))
-    full[:, np.asarray(model.classes_, dtype=np.int64)] = (
-        probabilities  # a plain model has only the classes it was trained on
-    )
+    # A plain model has only the classes it was trained on.
+    full[:, np.asarray(model.classes_, dtype=np.int64)] = probabilities
     return full
 
 
