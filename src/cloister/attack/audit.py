@@ -83,8 +83,8 @@ class Audit:
 
     def __str__(self) -> str:
         left, right = picture.sparkline(self.sketch.left), picture.sparkline(self.sketch.right)
-        seen = f"left  {self.seen[0]:<9.4g} {left}", f"right {self.seen[1]:<9.4g} {right}"
-        return "\n".join((*self._headlines(), *seen))
+        lines = f"left  {self.seen[0]:<9.4g} {left}", f"right {self.seen[1]:<9.4g} {right}"
+        return "\n".join((*self._headlines(), *lines))
 
     def _headlines(self) -> tuple[str, str, str]:
         at = f" at delta {self.delta:.3g}" if self.delta else ""
@@ -121,7 +121,7 @@ def audit(
     allowed, risk = curve(check_claim(claim)), 1.0 - confidence
     learning, choosing, proving = _split(as_outputs(_draw(mechanism, left, n), _draw(mechanism, right, n)), n)
     events = choose([*learn(*learning), *features], *choosing, allowed, risk / _KEPT)[:_KEPT]
-    bounds, seen = _prove(events, proving, allowed, risk)
+    bounds, observed = _prove(events, proving, allowed, risk)
     best, point = divmod(int(allowed.strain(bounds).argmax()), len(allowed.deltas))
     event = events[best]
     return Audit(
@@ -130,7 +130,7 @@ def audit(
         allowed=float(allowed.epsilons[point]),
         delta=float(allowed.deltas[point]),
         event=f"{event}, likelier on the {'right' if event.swapped else 'left'}",
-        seen=seen[best],
+        seen=observed[best],
         n=n,
         confidence=confidence,
         sketch=picture.sketch(event, event.feature(proving[0]), event.feature(proving[1])),

@@ -68,13 +68,13 @@ def guess(supports: Sequence[int], count: int) -> Guess:
     >>> guess([61, 58, 90, 55], 200).value
     2
     """
-    seen = np.asarray(supports)
-    whole = isinstance(count, int) and not isinstance(count, bool) and count >= 1
-    if not whole or seen.ndim != 1 or len(seen) < 2 or seen.dtype.kind not in "iu" or seen.min() < 0:
+    counts = np.asarray(supports)
+    valid = isinstance(count, int) and not isinstance(count, bool) and count >= 1
+    if not valid or counts.ndim != 1 or len(counts) < 2 or counts.dtype.kind not in "iu" or counts.min() < 0:
         raise BadNumber("a guess needs one count of reports for each of at least two values.")
-    first, second = np.argsort(-seen, kind="stable")[:2]
-    spread = math.sqrt(max(1, int(seen[first]) + int(seen[second])))
-    return Guess(int(first), int(seen[first]), count, float(seen[first] - seen[second]) / spread)
+    first, second = np.argsort(-counts, kind="stable")[:2]
+    spread = math.sqrt(max(1, int(counts[first]) + int(counts[second])))
+    return Guess(int(first), int(counts[first]), count, float(counts[first] - counts[second]) / spread)
 
 
 def noise_left(scale: float, count: int) -> float:

@@ -96,8 +96,8 @@ def svg(drawn: Sketch, lines: tuple[str, str, str], claimed: float) -> str:
     return "".join(parts)
 
 
-def _x(drawn: Sketch, place: float) -> float:
-    return _LEFT + _WIDE * place / len(drawn.left)
+def _x(drawn: Sketch, position: float) -> float:
+    return _LEFT + _WIDE * position / len(drawn.left)
 
 
 def _bar(kind: str, x: float, y: float, width: float, height: float) -> str:

@@ -91,21 +91,21 @@ def choose(
             often, seldom = (np.concatenate((count, len(left) - count)) for count in (often, seldom))
             strain = allowed.strain(epsilon_at_least(often, seldom, len(left), level, allowed.deltas)).max(axis=1)
             best = int(strain.argmax())
-            above, place = divmod(best, len(thresholds))
-            chosen.append(Event(feature, float(thresholds[place]), bool(above), swapped, float(strain[best])))
+            above, index = divmod(best, len(thresholds))
+            chosen.append(Event(feature, float(thresholds[index]), bool(above), swapped, float(strain[best])))
     return sorted(chosen, key=lambda event: -event.strain)
 
 
 def lowest_bit(values: NDArray[np.generic]) -> Floats:
     """Return the exponent of the last set bit: 3.5 = 0b11.1 has -1, 12 = 0b1100 has 2; zero has 9,999."""
     if np.issubdtype(values.dtype, np.integer):
-        whole, exponent = values.astype(np.int64), np.zeros(len(values), dtype=np.int64)
+        integers, exponent = values.astype(np.int64), np.zeros(len(values), dtype=np.int64)
     else:
         finite = np.where(np.isfinite(values), values, 0.0)
         mantissa, exponent = np.frexp(finite.astype(np.float64))
-        whole, exponent = np.ldexp(mantissa, 53).astype(np.int64), exponent - 53
-    last = np.where(whole == 0, 1, np.abs((whole & -whole).astype(np.float64)))
-    return np.where(whole == 0, 9_999.0, np.log2(last) + exponent)
+        integers, exponent = np.ldexp(mantissa, 53).astype(np.int64), exponent - 53
+    last = np.where(integers == 0, 1, np.abs((integers & -integers).astype(np.float64)))
+    return np.where(integers == 0, 9_999.0, np.log2(last) + exponent)
 
 
 def _column(column: int, rows: Outputs) -> Outputs:
@@ -146,7 +146,7 @@ def _binned_ratio(left: Outputs, right: Outputs, columns: list[int]) -> Callable
         pooled = np.sort(np.concatenate((left[:, column], right[:, column])))
         edges = np.unique(pooled[np.linspace(0, len(pooled) - 1, _BINS).astype(np.int64)])
         places = (np.searchsorted(edges, side[:, column]) for side in (left, right))
-        counts = [np.bincount(place, minlength=len(edges) + 1) for place in places]
+        counts = [np.bincount(cells, minlength=len(edges) + 1) for cells in places]
         tables.append((column, edges, _log_ratio(counts[0], counts[1])))
 
     def score(rows: Outputs) -> Floats:
@@ -158,15 +158,15 @@ def _binned_ratio(left: Outputs, right: Outputs, columns: list[int]) -> Callable
 def _whole_ratio(left: Outputs, right: Outputs) -> Callable[[Outputs], Floats]:
     """Return ln(left / right) by exact output; an output not seen while learning scores zero."""
     a, b = _fingerprint(left), _fingerprint(right)
-    seen, place = np.unique(np.concatenate((a, b)), return_inverse=True)
+    values, index = np.unique(np.concatenate((a, b)), return_inverse=True)
     ratios = _log_ratio(
-        np.bincount(place[: len(a)], minlength=len(seen)), np.bincount(place[len(a) :], minlength=len(seen))
+        np.bincount(index[: len(a)], minlength=len(values)), np.bincount(index[len(a) :], minlength=len(values))
     )
 
     def score(rows: Outputs) -> Floats:
         marks = _fingerprint(rows)
-        found = np.minimum(np.searchsorted(seen, marks), len(seen) - 1)
-        return np.where(seen[found] == marks, ratios[found], 0.0)
+        nearest = np.minimum(np.searchsorted(values, marks), len(values) - 1)
+        return np.where(values[nearest] == marks, ratios[nearest], 0.0)
 
     return score
 

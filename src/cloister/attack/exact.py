@@ -68,13 +68,13 @@ def _worst_sets(
     """Return, for each delta, the exact epsilon in this direction and the outputs that attain it."""
     order = sorted(range(len(often)), key=lambda i: often[i] / seldom[i] if seldom[i] else math.inf, reverse=True)
     masses = list(zip(accumulate(often[i] for i in order), accumulate(seldom[i] for i in order), strict=True))
-    found = []
+    worst = []
     slack = Fraction(tolerance)
     for delta in map(Fraction, allowed.deltas.tolist()):
         bounds = [_log_ratio(p - delta - slack, q + slack) for p, q in masses]
         best = max(range(len(order)), key=bounds.__getitem__)
-        found.append((bounds[best], order[: best + 1]))
-    return found
+        worst.append((bounds[best], order[: best + 1]))
+    return worst
 
 
 def _log_ratio(p: Fraction | float, q: Fraction | float) -> float:
@@ -92,5 +92,5 @@ def _floats(law: list[Fraction | float]) -> Floats:
 
 
 def _listed(outputs: Sequence[Hashable]) -> str:
-    shown = ", ".join(str(output) for output in outputs[:6])
-    return f"{{{shown}, … {len(outputs) - 6} more}}" if len(outputs) > 6 else f"{{{shown}}}"
+    text = ", ".join(str(output) for output in outputs[:6])
+    return f"{{{text}, … {len(outputs) - 6} more}}" if len(outputs) > 6 else f"{{{text}}}"

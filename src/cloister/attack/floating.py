@@ -49,13 +49,13 @@ def reachable(outputs: ArrayLike, answer: float, scale: float) -> NDArray[np.boo
     x = np.asarray(outputs, dtype=np.float64)
     tail = np.exp(-np.abs(x - answer) / scale) / 2
     near = np.rint(np.where(x >= answer, 1 - tail, tail) / _GRAIN)
-    found = np.zeros(x.shape, dtype=np.bool_)
+    possible = np.zeros(x.shape, dtype=np.bool_)
     for step in range(-_WINDOW, _WINDOW + 1):
         u = np.clip(near + step, 1, 2**53 - 1) * _GRAIN
         upper = u >= 0.5
         logs = _log(np.where(upper, 2.0 - u - u, u + u)).astype(np.float64)
-        found |= np.where(upper, answer - scale * logs, answer + scale * logs) == x
-    return found
+        possible |= np.where(upper, answer - scale * logs, answer + scale * logs) == x
+    return possible
 
 
 def guess(outputs: ArrayLike, left: float, right: float, scale: float) -> NDArray[np.int64]:

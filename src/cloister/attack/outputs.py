@@ -45,8 +45,8 @@ def _whole_numbers(array: Outputs) -> Outputs:
 
 def _labels(values: Draws) -> Outputs:
     """Return a hash of each output, so that the number depends only on the output."""
-    known: dict[str, int] = {}
+    hashes: dict[str, int] = {}
     for text in map(repr, values):
-        if text not in known:
-            known[text] = int.from_bytes(blake2b(text.encode(), digest_size=6).digest())
-    return np.array([known[repr(value)] for value in values], dtype=np.int64).reshape(-1, 1)
+        if text not in hashes:
+            hashes[text] = int.from_bytes(blake2b(text.encode(), digest_size=6).digest())
+    return np.array([hashes[repr(value)] for value in values], dtype=np.int64).reshape(-1, 1)

@@ -89,24 +89,27 @@ def reconstruct(
         ages: the youngest and oldest possible.
         most: stop after this many tables.
     """
-    if not any(not one.who for one in published) or any(set(one.who) - set(attributes) for one in published):
+    if not any(not statistic.who for statistic in published) or any(
+        set(statistic.who) - set(attributes) for statistic in published
+    ):
         raise BadSchema("publish something about everybody (who={}), and name only the attributes given.")
     kinds = list(product(*attributes.values()))
     inside = [
-        [all(kind[list(attributes).index(name)] == value for name, value in one.who.items()) for kind in kinds]
-        for one in published
+        [all(kind[list(attributes).index(name)] == value for name, value in statistic.who.items()) for kind in kinds]
+        for statistic in published
     ]
-    whole = next(one for one in published if not one.who)
+    everybody = next(statistic for statistic in published if not statistic.who)
     groups = [
-        _Group(one.count, one.totals(ages), one.median, fits) for one, fits in zip(published, inside, strict=True)
+        _Group(statistic.count, statistic.totals(ages), statistic.median, fits)
+        for statistic, fits in zip(published, inside, strict=True)
     ]
     groups += _differences(groups)
-    found: list[tuple[Person, ...]] = []
-    for table in _search(groups, kinds, whole.count, ages):
-        if len(found) == most:
-            return Reconstruction(tuple(found), complete=False)
-        found.append(table)
-    return Reconstruction(tuple(found), complete=True)
+    tables: list[tuple[Person, ...]] = []
+    for table in _search(groups, kinds, everybody.count, ages):
+        if len(tables) == most:
+            return Reconstruction(tuple(tables), complete=False)
+        tables.append(table)
+    return Reconstruction(tuple(tables), complete=True)
 
 
 class _Group:
@@ -126,14 +129,14 @@ class _Group:
 
     def takes(self, age: int, oldest: int) -> bool:
         """Return True if the next member can have this age."""
-        held = len(self.ages)
-        if held >= self.size:
+        placed = len(self.ages)
+        if placed >= self.size:
             return False
-        if self.twice is not None and held == self.size // 2:  # the middle one, or the upper of the two in the middle
+        if self.twice is not None and placed == self.size // 2:  # the middle one, or the upper of the two in the middle
             lower = self.ages[-1] if self.size % 2 == 0 else age
             if age + lower != self.twice:
                 return False
-        return self.open(age, oldest, held + 1, self.sum + age)
+        return self.open(age, oldest, placed + 1, self.sum + age)
 
     def open(self, age: int, oldest: int, held: int, total: int) -> bool:
         """Return True if the sum can be reached: later members are between this age and the median, or above both."""
@@ -157,15 +160,15 @@ class _Group:
 
 def _differences(groups: list[_Group]) -> list[_Group]:
     """Return the groups that follow from the published ones by repeated subtraction."""
-    found = {tuple(group.fits): group for group in groups}
+    by_fits = {tuple(group.fits): group for group in groups}
     fresh = True
     while fresh:
-        pairs = [(a, b) for a in found.values() for b in found.values() if a is not b]
+        pairs = [(a, b) for a in by_fits.values() for b in by_fits.values() if a is not b]
         new = [a.without(b) for a, b in pairs if all(x or not y for x, y in zip(a.fits, b.fits, strict=True))]
-        fresh = any(tuple(one.fits) not in found for one in new)
-        for one in new:
-            found.setdefault(tuple(one.fits), one)
-    return [group for group in found.values() if group not in groups]
+        fresh = any(tuple(difference.fits) not in by_fits for difference in new)
+        for difference in new:
+            by_fits.setdefault(tuple(difference.fits), difference)
+    return [group for group in by_fits.values() if group not in groups]
 
 
 def _search(groups: list[_Group], kinds: list[Any], people: int, ages: tuple[int, int]) -> Iterator[tuple[Person, ...]]:
@@ -214,12 +217,12 @@ def solve_totals(sets: Sequence[Sequence[int]], answers: Sequence[float], people
 def fill_in(cells: Mapping[tuple[Any, Any], float | None], rows: Mapping[Any, float],
             columns: Mapping[Any, float]) -> dict[tuple[Any, Any], float | None]:  # fmt: skip
     """Fill in suppressed cells (None) from margins: repeatedly solve rows and columns with one gap."""
-    known = dict(cells)
+    filled = dict(cells)
     for _ in range(prod((len(rows), len(columns)))):
         for axis, totals in ((0, rows), (1, columns)):
             for name, total in totals.items():
-                line = [cell for cell in known if cell[axis] == name]
-                gaps = [cell for cell in line if known[cell] is None]
+                line = [cell for cell in filled if cell[axis] == name]
+                gaps = [cell for cell in line if filled[cell] is None]
                 if len(gaps) == 1:
-                    known[gaps[0]] = total - sum(known[cell] or 0 for cell in line)
-    return known
+                    filled[gaps[0]] = total - sum(filled[cell] or 0 for cell in line)
+    return filled

@@ -60,8 +60,8 @@ def where(column: str, sign: str, value: str | int) -> TrackerCondition:
     if sign not in _SIGNS:
         raise BadName(f"a comparison is one of {' '.join(_SIGNS)}, got {sign!r:.20}.")
     compare = _SIGNS[sign]
-    shown = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
-    return TrackerCondition(f"{column} {sign} {shown}", lambda row: compare(row[column], value))
+    literal = "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+    return TrackerCondition(f"{column} {sign} {literal}", lambda row: compare(row[column], value))
 
 
 def individual_tracker(
@@ -80,8 +80,8 @@ def individual_tracker(
     """
     tracker = known & ~rest
     padding = ask(tracker)
-    whole = ask(known if secret is None else tracker | (known & secret))
-    return None if whole is None or padding is None else whole - padding
+    padded = ask(known if secret is None else tracker | (known & secret))
+    return None if padded is None or padding is None else padded - padding
 
 
 def general_tracker(ask: Ask, wanted: TrackerCondition, trackers: Iterable[TrackerCondition]) -> float | None:
@@ -94,8 +94,8 @@ def general_tracker(ask: Ask, wanted: TrackerCondition, trackers: Iterable[Track
         wanted: the condition that is refused.
         trackers: formulas to try; about half of all fitting ones work.
     """
-    for one in trackers:
-        answers = [ask(one), ask(~one), ask(wanted | one), ask(wanted | ~one)]
+    for tracker in trackers:
+        answers = [ask(tracker), ask(~tracker), ask(wanted | tracker), ask(wanted | ~tracker)]
         if not any(answer is None for answer in answers):
             in_t, out, with_t, with_out = (float(answer or 0) for answer in answers)
             return with_t + with_out - in_t - out
@@ -112,9 +112,9 @@ def narrowed(ask: Callable[[TrackerCondition], tuple[float, float]], wanted: Tra
         padding: people outside `wanted` whose sum the attacker knows; each shifts the answer across the bands' edges.
     """
     low, high = ask(wanted)
-    for others, known in padding:
+    for others, total in padding:
         below, above = ask(wanted | others)
-        low, high = max(low, below - known), min(high, above - known)
+        low, high = max(low, below - total), min(high, above - total)
     return low, high
 
 

@@ -20,11 +20,11 @@ def _lists(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -
     pairs = [text.partition("=") for text in texts]
     if not all(name and listed for name, _, listed in pairs):
         raise click.BadParameter("write NAME=ONE,TWO, such as sex=Female,Male.", ctx, param)
-    return {name: [one.strip() for one in listed.split(",")] for name, _, listed in pairs}
+    return {name: [word.strip() for word in listed.split(",")] for name, _, listed in pairs}
 
 
 def _words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> list[str] | None:
-    return None if text is None else [one.strip() for one in text.split(",") if one.strip()]
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
 
 
 @click.command()
@@ -90,7 +90,7 @@ def compare(
         raise click.UsageError("say which column to predict: --target income.")
     with Progress(console=Console(stderr=True), transient=True) as bar:
         work = bar.add_task("fitting")
-        found = run(
+        comparison = run(
             table,
             goal,
             schema=schema or facts,
@@ -100,8 +100,8 @@ def compare(
             **more,
         )
     if output is None:
-        click.echo(found.markdown(), nl=False)
+        click.echo(comparison.markdown(), nl=False)
         return
     click.echo("A lesson, not private.")
-    for path in found.write(output):
+    for path in comparison.write(output):
         click.echo(f"wrote {path}")

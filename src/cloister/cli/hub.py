@@ -29,8 +29,8 @@ def _settings(folder: Path | None = None, **changes: Any) -> "Settings":
 
     if not all(find_spec(name) for name in ("alembic", "fastapi", "sqlalchemy", "uvicorn")):
         raise MissingExtra("a hub needs its packages. Run: pip install 'cloister[hub]'")
-    given = {name: value for name, value in {"folder": folder, **changes}.items() if value is not None}
-    settings = Settings.from_environment(**given)
+    options = {name: value for name, value in {"folder": folder, **changes}.items() if value is not None}
+    settings = Settings.from_environment(**options)
     if settings.address == Settings().address:  # not given: it is on this machine, at any port
         settings = replace(settings, address=f"http://127.0.0.1:{settings.port}")
     return settings
@@ -57,10 +57,10 @@ def init(folder: Path | None, operator: str) -> None:
     """Make a new hub: its folder, keys, ledger and database, and an invitation for its operator."""
     from cloister.hub.ops.setup import begin
 
-    made = begin(_settings(folder), operator)
-    click.echo(f"A hub in {made.folder}. Its receipts are signed by\n  {made.public_key}")
-    click.echo(f"Copy {made.master_key} to a safe place: without it nothing can be opened or restored.")
-    click.echo(f"Start it with `cloister hub serve`, then open, within 7 days,\n  {made.invitation}")
+    created = begin(_settings(folder), operator)
+    click.echo(f"A hub in {created.folder}. Its receipts are signed by\n  {created.public_key}")
+    click.echo(f"Copy {created.master_key} to a safe place: without it nothing can be opened or restored.")
+    click.echo(f"Start it with `cloister hub serve`, then open, within 7 days,\n  {created.invitation}")
 
 
 @hub.command()

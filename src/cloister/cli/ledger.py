@@ -11,9 +11,9 @@ from cloister.privacy.signing import PublicKey, SigningKey
 __all__ = ["ledger"]
 
 
-def _in_folder(_context: click.Context, _parameter: click.Parameter, place: str) -> str:
+def _in_folder(_context: click.Context, _parameter: click.Parameter, path: str) -> str:
     """Return the ledger in a folder, as every --ledger option does."""
-    return str(Path(place) / "ledger.db") if Path(place).is_dir() else place
+    return str(Path(path) / "ledger.db") if Path(path).is_dir() else path
 
 
 _FILE = click.argument("file", callback=_in_folder)

@@ -17,7 +17,7 @@ _NEW = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
 def _words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> list[str] | None:
-    return None if text is None else [one.strip() for one in text.split(",") if one.strip()]
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _ends(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, str] | None:
@@ -62,11 +62,11 @@ def advise(question: str, levels: list[str], people: int, output: Path | None, *
     from cloister.local.console import advised
     from cloister.local.survey.question import read_questions, write_questions
 
-    made, shown = advised(question, levels, people, **asked)
-    click.echo(shown)
+    record, report = advised(question, levels, people, **asked)
+    click.echo(report)
     if output is not None:
         others = read_questions(output) if output.exists() else ()
-        write_questions([*(one for one in others if one.id != made.id), made], output)
+        write_questions([*(other for other in others if other.id != record.id), record], output)
         click.echo(f"wrote {output}")
 
 
@@ -86,14 +86,14 @@ def perturb(questions: Path, answers: Path, level: str | None, skip_wrong: bool,
 
     written = 0
     skipped = Counter[str]()
-    asked = read_questions(questions)
+    question_list = read_questions(questions)
     beside = output.with_name(f".{output.name}.{os.getpid()}")  # a refused row leaves no partial file
     try:
         with _progress([answers], "perturbing") as read, beside.open("wb") as file:
             csv = answers.suffix not in (".jsonl", ".ndjson", ".json")
-            rows = matched_rows(asked, read_rows(answers, read), header=csv)
-            for one in envelopes(asked, rows, level, skipped=skipped if skip_wrong else None):
-                file.write(one + b"\n")
+            rows = matched_rows(question_list, read_rows(answers, read), header=csv)
+            for envelope in envelopes(question_list, rows, level, skipped=skipped if skip_wrong else None):
+                file.write(envelope + b"\n")
                 written += 1
         beside.replace(output)
     finally:
@@ -114,8 +114,8 @@ def collect(questions: Path, reports: tuple[Path, ...], counts: Path) -> None:
     from cloister.local.survey.collection import Collection
     from cloister.local.survey.question import read_questions
 
-    asked = read_questions(questions)
-    collection = same_questions(file.load(counts), asked) if counts.exists() else Collection(asked)
+    question_list = read_questions(questions)
+    collection = same_questions(file.load(counts), question_list) if counts.exists() else Collection(question_list)
     before, refused = collection.n, collection.refused.total()
     with _progress(reports, "collecting") as read:
         for path in reports:
@@ -159,9 +159,9 @@ def estimate(
     from cloister.local.console import findings, true_shares, written
     from cloister.local.survey import file
 
-    found = findings(file.load(counts), only, **how)
-    truths = true_shares(found, teaching) if teaching else {}
-    click.echo(written(found, truths, as_json))
+    estimates = findings(file.load(counts), only, **how)
+    truths = true_shares(estimates, teaching) if teaching else {}
+    click.echo(written(estimates, truths, as_json))
     if chart is not None:
-        draw(found, chart, truths)
+        draw(estimates, chart, truths)
         click.echo(f"wrote {chart}", err=as_json)

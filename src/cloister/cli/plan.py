@@ -22,6 +22,6 @@ def plan(sql: str, spend: Loss | None, within: str | None, confidence: str, ledg
 
     check_price(spend, within)
     with tempfile.TemporaryDirectory() as passing:  # a plan must not open a permanent account
-        place = ledger if (ledger / "ledger.db").exists() else Path(passing)
-        with open_dataset(ledger=place, **data) as dataset:
+        folder = ledger if (ledger / "ledger.db").exists() else Path(passing)
+        with open_dataset(ledger=folder, **data) as dataset:
             click.echo(str(plan_of(dataset, sql, spend, within, confidence)))

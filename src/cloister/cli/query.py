@@ -33,10 +33,10 @@ def read_loss(_ctx: click.Context, _param: click.Parameter, text: str | None) ->
 
 def _places(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
     pairs = [text.partition("=") for text in texts]
-    for name, _, place in pairs:
-        if not (name and place):
+    for name, _, source in pairs:
+        if not (name and source):
             raise click.BadParameter("write NAME=PLACE, such as wards=wards.csv.", ctx, param)
-    return {name: place for name, _, place in pairs}
+    return {name: source for name, _, source in pairs}
 
 
 def data_options(command: Callable[..., Any]) -> Callable[..., Any]:

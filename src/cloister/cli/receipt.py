@@ -31,9 +31,9 @@ def verify(file: Path, key: str) -> None:
     """Check a receipt against the owner's public key, which you must have from elsewhere."""
     text = file.read_bytes()
     if receipts.is_of_survey(text):
-        found = receipts.words(proof.verify(text, PublicKey.load(key)))
+        summary = receipts.words(proof.verify(text, PublicKey.load(key)))
     else:
         parsed = Receipt.parse(text)
         parsed.verify(PublicKey.load(key))
-        found = str(parsed)
-    click.echo(f"{found}\n\nThe receipt is genuine.")
+        summary = str(parsed)
+    click.echo(f"{summary}\n\nThe receipt is genuine.")

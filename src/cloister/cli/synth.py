@@ -33,7 +33,7 @@ _FORMS = (".parquet", ".csv")
 
 
 def _words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> list[str] | None:
-    return None if text is None else [one.strip() for one in text.split(",") if one.strip()]
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _read(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -124,24 +124,24 @@ def make(
     The metadata file states what was measured and why, the expected errors and the privacy budget used, and holds the
     receipt. Pass it on with the table. Both files must be new: a table that was charged for is never overwritten.
     """
-    own = console.own_options(method, workload=workload, label=label)
-    place = None if only_plan else _checked(output)
+    options = console.own_options(method, workload=workload, label=label)
+    path = None if only_plan else _checked(output)
     making, scoring = console.shared_out(spend, score_share)
     with open_dataset(**data) as dataset:
         public: dict[str, Any] = {"columns": columns, "table": table}
         public["bins"] = console.read_bins(dataset, method, bins, cuts, paid_cuts, **public)
         # Report every error before a charge.
-        planned = plan(dataset, method, spend=making, rows=rows, **public, **own)
-        if place is None:
+        planned = plan(dataset, method, spend=making, rows=rows, **public, **options)
+        if path is None:
             _show_plan(planned, scoring)
         else:
             console.check_paid(dataset, [making] if scoring is None else [making, scoring])
             with _bar(f"synthesising by {method}") as tell:
-                made = method_of(method)(dataset, spend=making, rows=rows, progress=tell, **public, **own)
-            side = _written(made, place)
-            click.echo(f"{made}\nwrote {place}, and {side.name} beside it: hand both on")
+                synthetic = method_of(method)(dataset, spend=making, rows=rows, progress=tell, **public, **options)
+            side = _written(synthetic, path)
+            click.echo(f"{synthetic}\nwrote {path}, and {side.name} beside it: hand both on")
             if scoring is not None:  # the table is already on disk: whatever happens to its score, it is not lost
-                _score_to(side, dataset, made, spend=scoring, **public)
+                _score_to(side, dataset, synthetic, spend=scoring, **public)
                 click.echo(f"  together  {cost_text(budget_share(spend).loss, spend)}")
         click.echo(f"{dataset.left} left", err=True)
 
@@ -171,26 +171,26 @@ def _writable(path: Path) -> None:
         raise click.UsageError(f"{path} cannot be written.")
 
 
-def _written(made: "SyntheticTable", output: Path) -> Path:
+def _written(synthetic: "SyntheticTable", output: Path) -> Path:
     try:
-        return made.to_csv(output) if output.suffix.lower() == ".csv" else made.to_parquet(output)
+        return synthetic.to_csv(output) if output.suffix.lower() == ".csv" else synthetic.to_parquet(output)
     except OSError as error:  # already charged: keep it somewhere rather than lose it
-        place = Path(mkdtemp(prefix="cloister-synth-")) / "table.parquet"
-        made.to_parquet(place)
-        raise click.ClickException(f"{output} could not be written ({error.strerror}). It is in {place}.") from error
+        path = Path(mkdtemp(prefix="cloister-synth-")) / "table.parquet"
+        synthetic.to_parquet(path)
+        raise click.ClickException(f"{output} could not be written ({error.strerror}). It is in {path}.") from error
 
 
-def _score_to(side: Path, dataset: "Dataset", made: "SyntheticTable", **asked: Any) -> None:
+def _score_to(side: Path, dataset: "Dataset", synthetic: "SyntheticTable", **options: Any) -> None:
     """Measure publishable errors; print them, and write them into the metadata file."""
     from cloister.synth.scoring.publishable import publishable_score
 
     try:
         with _bar("scoring"):
-            found = publishable_score(dataset, made, **asked)
+            result = publishable_score(dataset, synthetic, **options)
     except CloisterError as error:
         raise click.ClickException(f"the table is there, and its score is not: {error}") from error
-    click.echo(found)
-    console.add_score(side, found)
+    click.echo(result)
+    console.add_score(side, result)
 
 
 @synth.command()
@@ -243,18 +243,20 @@ def score(
         console.check_charts()
     if asked["target"] is not None:
         sklearn_or_refuse()
-    rows, kept = (one and console.real_rows(one, asked["schema"], asked["table"]) for one in (real, holdout))
-    made: Any = read_table(synthetic) if side_path(synthetic).exists() else synthetic
+    rows, held_out = (
+        source and console.real_rows(source, asked["schema"], asked["table"]) for source in (real, holdout)
+    )
+    table: Any = read_table(synthetic) if side_path(synthetic).exists() else synthetic
     with _bar("scoring") as tell:
-        found = scored(rows, made, holdout=kept, progress=tell, **asked)
-    verdict = judge(found)
-    click.echo(verdict if gate else found)
+        result = scored(rows, table, holdout=held_out, progress=tell, **asked)
+    verdict = judge(result)
+    click.echo(verdict if gate else result)
     if html is not None:
-        found.to_html(html, title=f"Synthetic table {synthetic.name}")
+        result.to_html(html, title=f"Synthetic table {synthetic.name}")
         click.echo(f"wrote {html}: for the owner's eyes", err=True)
     if as_json is not None:
-        told = verdict.to_json() if gate else found.to_json()
-        as_json.write_text(json.dumps(told, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        record = verdict.to_json() if gate else result.to_json()
+        as_json.write_text(json.dumps(record, indent=2, allow_nan=False) + "\n", encoding="utf-8")
         click.echo(f"wrote {as_json}: for the owner's eyes", err=True)
     if gate and not verdict.passed:
         sys.exit(3)

@@ -160,10 +160,10 @@ class Client:
 
     def advise_question(self, question: Mapping[str, Any], people: int = 500) -> list[dict[str, Any]]:
         """Return the expected error of a survey's question at each level, and the mechanisms suited to it."""
-        told = self.post("/api/surveys/advice", {"question": dict(question), "people": people})
-        if told.get("problem"):
-            raise BadForm(str(told["problem"]))
-        return of_form(told.get("levels"), list)
+        advice = self.post("/api/surveys/advice", {"question": dict(question), "people": people})
+        if advice.get("problem"):
+            raise BadForm(str(advice["problem"]))
+        return of_form(advice.get("levels"), list)
 
     def close(self) -> None:
         """Close the connections."""
@@ -253,8 +253,8 @@ class RemoteDataset:
         """
         words, wanted = _in_words(form), purpose or self.purpose
         plan = plan_from_json(self.client.post(f"{self._path}/plan", {"kind": kind, "form": words, "purpose": wanted}))
-        said = (plan.loss, plan.lines, plan.errors, plan.statements, plan.notes, plan.blocked)
-        return RemotePlan(*said, kind, words, wanted)
+        parts = (plan.loss, plan.lines, plan.errors, plan.statements, plan.notes, plan.blocked)
+        return RemotePlan(*parts, kind, words, wanted)
 
     def sql(
         self, text: str, *, spend: Loss, confidence: Number = "0.95", purpose: str = "", wait_s: float = 60
@@ -367,8 +367,8 @@ class RemoteDataset:
         """
         check_loss(spend)
         form: dict[str, Any] = {"method": method, "spend": spend, "columns": list(columns), "table": table}
-        given = {"rows": rows, "bins": bins, "score": score}
-        form |= {name: str(value) for name, value in given.items() if value is not None}
+        settings = {"rows": rows, "bins": bins, "score": score}
+        form |= {name: str(value) for name, value in settings.items() if value is not None}
         job = self.submit("synthesise", form, purpose=purpose)
         with shared_bar(progress, "synthesising") as tell:
             return job.synthetic(wait_s=wait_s, progress=tell)
@@ -399,22 +399,22 @@ class RemoteDataset:
         """
         from cloister.synth.output.shared_table import read_table, side_path
 
-        made = read_table(path)  # before anything is sent: check that both exist and are valid
+        table = read_table(path)  # before anything is sent: check that both exist and are valid
         if gate is not None:
-            self._pass(made, gate)
-        shown = "" if key is None else str(key if isinstance(key, PublicKey) else PublicKey.load(key))
+            self._pass(table, gate)
+        key_text = "" if key is None else str(key if isinstance(key, PublicKey) else PublicKey.load(key))
         files = {"table": Path(path).read_bytes(), "side": side_path(path).read_bytes()}
-        body, kind = form_data({"key": shown}, files)
-        told = json.loads(self.client.transport.raw("POST", f"{self._path}/tables", body, kind))
-        return int(of_form(told, dict)["number"])
+        body, kind = form_data({"key": key_text}, files)
+        reply = json.loads(self.client.transport.raw("POST", f"{self._path}/tables", body, kind))
+        return int(of_form(reply, dict)["number"])
 
-    def _pass(self, made: "HandedTable", asked: Mapping[str, Any]) -> None:
+    def _pass(self, table: "HandedTable", settings: Mapping[str, Any]) -> None:
         """Refuse a table that the gate refuses. Runs locally: a verdict reads real rows."""
         from cloister.synth.scoring.gate import gate
 
-        verdict = gate(**{"synthetic": made, "schema": self.schema, "table": made.side["table"], **asked})
+        verdict = gate(**{"synthetic": table, "schema": self.schema, "table": table.side["table"], **settings})
         if not verdict.passed:
-            failed = ", ".join(one.name for one in verdict.checks if not one.passed)
+            failed = ", ".join(check.name for check in verdict.checks if not check.passed)
             raise BadForm(f"the gate did not let it pass ({failed}), so nothing was sent. See why with synth.gate(…).")
 
     def handed_in(self, *, purpose: str = "") -> list[dict[str, Any]]:
@@ -429,12 +429,12 @@ class RemoteDataset:
         """
         from cloister.synth.output.shared_table import parse_table
 
-        place, words = f"{self._path}/tables/{int(number)}", urlencode({"purpose": purpose or self.purpose})
-        told = self.client.get(f"{place}?{words}")
-        content = self.client.transport.raw("GET", f"{place}/table?{words}")
-        found = parse_table(content, json.dumps(of_form(told.get("side"), dict)).encode())
-        found.verify(self.client.owner_key or of_form(told.get("key"), str), rows=True)
-        return found
+        path, words = f"{self._path}/tables/{int(number)}", urlencode({"purpose": purpose or self.purpose})
+        reply = self.client.get(f"{path}?{words}")
+        content = self.client.transport.raw("GET", f"{path}/table?{words}")
+        table = parse_table(content, json.dumps(of_form(reply.get("side"), dict)).encode())
+        table.verify(self.client.owner_key or of_form(reply.get("key"), str), rows=True)
+        return table
 
     def submit(self, kind: str, form: Mapping[str, Any], *, purpose: str = "") -> RemoteJob:
         """Submit a job and return at once."""
@@ -455,7 +455,7 @@ class RemoteDataset:
 
     def table(self, name: str | None = None) -> Builder:
         """Start a query on a table; the only private one unless named."""
-        private = [one.name for one in self.schema.tables.values() if not one.public]
+        private = [table.name for table in self.schema.tables.values() if not table.public]
         if name is None and len(private) != 1:
             raise BadSchema(f"say which table: {', '.join(private)}.")
         return Builder(self, name or private[0])
@@ -482,8 +482,8 @@ class RemoteDataset:
         """
         if spend is not None:
             check_loss(spend)
-        asked = {"operation": operation, "purpose": purpose or self.purpose}
-        words = urlencode(asked if spend is None else {**asked, "spend": loss_to_text(spend)})
+        request = {"operation": operation, "purpose": purpose or self.purpose}
+        words = urlencode(request if spend is None else {**request, "spend": loss_to_text(spend)})
         return self.client.get(f"{self._path}/why?{words}")
 
     def ask_access(self, role: str, text: str, *, purpose: str = "") -> dict[str, Any]:
@@ -510,13 +510,13 @@ class RemoteDataset:
             wait_s: how long to wait until the hub has checked and sealed the tables.
         """
         facts = self.schema if schema is None else Schema.load(schema)
-        paths = {table: Path(place) for table, place in tables.items()}
+        paths = {table: Path(file) for table, file in tables.items()}
         for path in paths.values():
             if not path.is_file():
                 raise BadForm(f"there is no file {path}. Check the path.")
-        with drawn(progress) as shown:
+        with drawn(progress) as tell:
             sent = {
-                table: send_file(self.client.transport, f"{self._path}/uploads", table, path, shown)
+                table: send_file(self.client.transport, f"{self._path}/uploads", table, path, tell)
                 for table, path in paths.items()
             }
         body = {"uploads": sent, "schema": facts.dump()}
@@ -538,8 +538,8 @@ class RemoteDataset:
         return f"<RemoteDataset {self.name} on {self.client.transport.address}>"
 
 
-def _listed(found: Any, name: str) -> list[dict[str, Any]]:
-    return of_form(found.get(name) if isinstance(found, dict) else found, list)
+def _listed(reply: Any, name: str) -> list[dict[str, Any]]:
+    return of_form(reply.get(name) if isinstance(reply, dict) else reply, list)
 
 
 def _in_words(form: Mapping[str, Any]) -> dict[str, Any]:
@@ -551,11 +551,11 @@ def _segment(name: str) -> str:
     return quote(str(name), safe="")
 
 
-def _text(place: str | os.PathLike[str]) -> str:
+def _text(source: str | os.PathLike[str]) -> str:
     """Return the text itself, or the content of the file of that name."""
-    if isinstance(place, os.PathLike) or "\n" not in place:
-        path = Path(place)
+    if isinstance(source, os.PathLike) or "\n" not in source:
+        path = Path(source)
         if not path.is_file():
             raise BadForm(f"there is no file {path}. Give the policy's text, or a file that holds it.")
         return path.read_text(encoding="utf-8")
-    return place
+    return source

@@ -96,12 +96,12 @@ class RemoteJob:
             Waiting: it is not ready in time, or needs an approval first.
         """
         done = self.finished(wait_s=wait_s)
-        found = answer_from_json(done.result.get("answer", done.result))
-        if found.receipt is not None:
-            _fits(self.client.checked(found.receipt), found)
-        elif found.loss.amount:
+        parsed = answer_from_json(done.result.get("answer", done.result))
+        if parsed.receipt is not None:
+            _fits(self.client.checked(parsed.receipt), parsed)
+        elif parsed.loss.amount:
             raise ReceiptRejected("the answer states a cost and has no receipt for it. Ask for the job again.")
-        return found
+        return parsed
 
     def finished(self, *, wait_s: float = 60, progress: Callable[[float, str], None] | None = None) -> Finished:
         """Wait for the result of the job.
@@ -135,11 +135,11 @@ class RemoteJob:
         from cloister.learn.persistence import unpack
 
         # From the result, whose label the hub has signed: the file of another job would be genuine, too.
-        whole = base64.b64decode(of_form(done.result["model"], str))
-        found = unpack(whole, self.client.owner_key or named, f"job {self.id}")
-        if not done.receipts or found.release_.receipt.text() != done.receipts[0].text():
+        content = base64.b64decode(of_form(done.result["model"], str))
+        fitted = unpack(content, self.client.owner_key or named, f"job {self.id}")
+        if not done.receipts or fitted.release_.receipt.text() != done.receipts[0].text():
             raise ReceiptRejected("the model is genuine, but of another job.")
-        return found
+        return fitted
 
     def synthetic(self, *, wait_s: float = 600, progress: Callable[[float, str], None] | None = None) -> "HandedTable":
         """Wait for the synthetic table: rows with their metadata file.
@@ -156,11 +156,11 @@ class RemoteJob:
             raise BadForm(f"job {self.id} left no table.")
         from cloister.synth.output.shared_table import parse_table
 
-        found = parse_table(self.client.transport.raw("GET", f"/api/jobs/{self.id}/table"), json.dumps(side).encode())
-        found.verify(self.client.owner_key or named, rows=True)
-        if not done.receipts or found.receipt is None or found.receipt.text() != done.receipts[0].text():
+        table = parse_table(self.client.transport.raw("GET", f"/api/jobs/{self.id}/table"), json.dumps(side).encode())
+        table.verify(self.client.owner_key or named, rows=True)
+        if not done.receipts or table.receipt is None or table.receipt.text() != done.receipts[0].text():
             raise ReceiptRejected("the table is genuine, but of another job.")
-        return found
+        return table
 
     def refresh(self) -> str:
         """Query its state now."""
@@ -225,8 +225,8 @@ class RemoteJob:
 
 def _fits(receipt: Receipt, answer: Answer) -> None:
     """Refuse a genuine receipt that belongs to another answer."""
-    said = {"unit": str(answer.unit), "mechanism": answer.mechanism, "private": answer.private}
-    if any(receipt.body[name] != value for name, value in said.items()):
+    stated = {"unit": str(answer.unit), "mechanism": answer.mechanism, "private": answer.private}
+    if any(receipt.body[name] != value for name, value in stated.items()):
         raise ReceiptRejected("the receipt is genuine, but of another answer.")
 
 

@@ -32,8 +32,8 @@ def result_digest(result: bytes) -> str:
 
 def question_digest(dataset: str, kind: str, form: Mapping[str, Any], purpose: str) -> str:
     """Return the digest of a request for a job, as it was sent: the client and the hub compute the same."""
-    asked = {"dataset": dataset, "kind": kind, "form": dict(form), "purpose": purpose}
-    return fingerprint(json.dumps(asked, sort_keys=True, separators=(",", ":")))
+    request = {"dataset": dataset, "kind": kind, "form": dict(form), "purpose": purpose}
+    return fingerprint(json.dumps(request, sort_keys=True, separators=(",", ":")))
 
 
 def receipts_digest(receipts: Sequence[str]) -> str:
@@ -67,7 +67,7 @@ def check_label(
         body, signature = record["label"], record["signature"]
         genuine = isinstance(signature, str) and key.verify(PURPOSE + canonical(body), signature)
         fields = ("form", "result", "dataset", "question", "receipts", "loss")
-        form, signed, about, asked, paid_by, cost = (body[field] for field in fields)
+        form, signed, about, digest, paid_by, cost = (body[field] for field in fields)
         paid = Loss.from_json(cost)
     except (ValueError, TypeError, KeyError, RecursionError, BadInput):
         raise ReceiptRejected(
@@ -78,7 +78,7 @@ def check_label(
         raise ReceiptRejected("the label of the result was changed, or another hub made it. Check the key you pinned.")
     if signed != result_digest(result_bytes(result)):
         raise ReceiptRejected("the hub has not signed these numbers. Do not use them. Ask for the job again.")
-    if (dataset and about != dataset) or (question and asked != question):
+    if (dataset and about != dataset) or (question and digest != question):
         raise ReceiptRejected("the result is genuine, but of another question. Ask again over a trusted network.")
     if (loss.to_json() if loss is not None and loss.amount else None) != (paid.to_json() if paid.amount else None):
         raise ReceiptRejected("the result is genuine, but its cost is not the stated one. Ask again.")

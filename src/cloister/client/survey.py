@@ -40,8 +40,8 @@ class RemoteSurvey:
 
     def change(self, **facts: Any) -> dict[str, Any]:
         """Change a draft: title, about, purpose, consent, language, target, ends, invited, lasting, asked."""
-        found: dict[str, Any] = self.client.transport.json("PUT", self._path, facts)
-        return found
+        reply: dict[str, Any] = self.client.transport.json("PUT", self._path, facts)
+        return reply
 
     def publish(self) -> dict[str, Any]:
         """Open the survey. Its questions and mechanisms are fixed from then on."""
@@ -57,8 +57,8 @@ class RemoteSurvey:
 
     def invite(self, count: int) -> list[str]:
         """Create links, one for each person. They are shown once: the hub keeps only their hashes."""
-        found = self.client.post(f"{self._path}/invitations", {"count": count})
-        return [str(one) for one in found["links"]]
+        reply = self.client.post(f"{self._path}/invitations", {"count": count})
+        return [str(link) for link in reply["links"]]
 
     def results(self, wave: int = 0) -> SurveyFound:
         """Return the results: of the newest wave unless one is named."""

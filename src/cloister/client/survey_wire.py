@@ -77,31 +77,31 @@ class SurveyFound:
         """Return every estimate, one row per value."""
         keys = ("value", "raw", "standard error", "low", "high", "projected")
         rows = [
-            {"question": one.question, "reports": one.reports, **{key: row[key] for key in keys}}
-            for one in self.questions.values()
-            for row in one.estimates
+            {"question": question.question, "reports": question.reports, **{key: row[key] for key in keys}}
+            for question in self.questions.values()
+            for row in question.estimates
         ]
         return pa.Table.from_pylist(rows)
 
     def __str__(self) -> str:
         head = f"{self.survey}, wave {self.wave}: {self.people:,} of {self.target:,} people"
-        return "\n".join([head, *(str(one) for one in self.questions.values())])
+        return "\n".join([head, *(str(question) for question in self.questions.values())])
 
 
 def results_from_json(told: Mapping[str, Any]) -> SurveyFound:
     """Parse the results that a hub sent. Unknown fields are kept in `facts`."""
     try:
         questions = {
-            str(one["question"]): QuestionFound(
-                question=str(one["question"]),
-                text=str(one["text"]),
-                type=str(one["type"]),
-                reports=int(one["reports"]),
-                chosen={str(name): int(count) for name, count in one["chosen"].items()},
-                estimates=tuple(dict(row) for row in one["estimates"]),
-                facts=dict(one),
+            str(question["question"]): QuestionFound(
+                question=str(question["question"]),
+                text=str(question["text"]),
+                type=str(question["type"]),
+                reports=int(question["reports"]),
+                chosen={str(name): int(count) for name, count in question["chosen"].items()},
+                estimates=tuple(dict(row) for row in question["estimates"]),
+                facts=dict(question),
             )
-            for one in told["questions"]
+            for question in told["questions"]
         }
         return SurveyFound(
             survey=str(told["survey"]),
@@ -127,27 +127,27 @@ def envelopes(told: Mapping[str, Any]) -> Iterator[bytes]:
 
 def collection_of(told: Mapping[str, Any]) -> Collection:
     """Count exported reports locally: `collection_of(export).estimate("health.smoker")`."""
-    asked = _asked(told)
-    return asked.collect(_envelopes(asked, told))
+    collection = _asked(told)
+    return collection.collect(_envelopes(collection, told))
 
 
-def _asked(told: Mapping[str, Any]) -> Collection:
+def _asked(export: Mapping[str, Any]) -> Collection:
     try:
-        if told["form"] != REPORTS:
+        if export["form"] != REPORTS:
             raise KeyError("form")
-        return Collection(Question.read(one) for one in told["questions"])
+        return Collection(Question.read(question) for question in export["questions"])
     except (KeyError, TypeError):
         raise _none() from None
 
 
-def _envelopes(asked: Collection, told: Mapping[str, Any]) -> Iterator[bytes]:
+def _envelopes(collection: Collection, export: Mapping[str, Any]) -> Iterator[bytes]:
     try:
-        for one in told["reports"]:
-            for name, (level, packed) in one.items():
+        for entry in export["reports"]:
+            for name, (level, packed) in entry.items():
                 report = unpack(packed)
                 if report is None:
                     raise _none()
-                yield asked.text_of(f"{told['survey']}.{name}", level, report)
+                yield collection.text_of(f"{export['survey']}.{name}", level, report)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise _none() from None
 

@@ -95,27 +95,27 @@ class Transport:
         raise AssertionError("a fresh connection answers or raises")
 
     def _connection(self, fresh: bool) -> tuple[http.client.HTTPConnection, bool]:
-        kept: http.client.HTTPConnection | None = getattr(self._kept, "connection", None)
-        if kept is not None and not fresh and kept.sock is not None:
-            return kept, True
-        if kept is not None:
-            kept.close()
-        place, port = self._parts.hostname or "", self._parts.port
-        made: http.client.HTTPConnection
+        existing: http.client.HTTPConnection | None = getattr(self._kept, "connection", None)
+        if existing is not None and not fresh and existing.sock is not None:
+            return existing, True
+        if existing is not None:
+            existing.close()
+        host, port = self._parts.hostname or "", self._parts.port
+        connection: http.client.HTTPConnection
         if self._parts.scheme == "https":
-            made = http.client.HTTPSConnection(
-                place, port, timeout=self._timeout_s, context=ssl.create_default_context()
+            connection = http.client.HTTPSConnection(
+                host, port, timeout=self._timeout_s, context=ssl.create_default_context()
             )
         else:
-            made = http.client.HTTPConnection(place, port, timeout=self._timeout_s)
-        self._kept.connection = made
-        return made, False
+            connection = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+        self._kept.connection = connection
+        return connection, False
 
     def close(self) -> None:
         """Close this thread's connection; the next use opens another."""
-        kept = getattr(self._kept, "connection", None)
-        if kept is not None:
-            kept.close()
+        connection = getattr(self._kept, "connection", None)
+        if connection is not None:
+            connection.close()
 
 
 def error_of(code: str, message: str, way_out: str) -> CloisterError:
@@ -148,10 +148,10 @@ def _is_here(host: str) -> bool:
 def form_data(texts: Mapping[str, str], files: Mapping[str, bytes]) -> tuple[bytes, str]:
     """Encode a form with files as a browser does; return it with its content type."""
     boundary = secrets.token_hex(16)
-    told = [(f'name="{name}"', text.encode()) for name, text in texts.items()]
-    told += [(f'name="{name}"; filename="{name}"', content) for name, content in files.items()]
+    fields = [(f'name="{name}"', text.encode()) for name, text in texts.items()]
+    fields += [(f'name="{name}"; filename="{name}"', content) for name, content in files.items()]
     head = f"--{boundary}\r\nContent-Disposition: form-data; "
-    parts = [f"{head}{name}\r\n\r\n".encode() + content + b"\r\n" for name, content in told]
+    parts = [f"{head}{name}\r\n\r\n".encode() + content + b"\r\n" for name, content in fields]
     return b"".join(parts) + f"--{boundary}--\r\n".encode(), f"multipart/form-data; boundary={boundary}"
 
 
@@ -161,7 +161,7 @@ def send_file(
     """Send a file in pieces, resuming when the connection breaks; return the upload's id."""
     size = file.stat().st_size
     upload = transport.json("POST", path, {"table": table, "file": file.name, "size": size})
-    place, sent, failures = f"/api/uploads/{upload['id']}", int(upload.get("received", 0)), 0
+    address, sent, failures = f"/api/uploads/{upload['id']}", int(upload.get("received", 0)), 0
     with file.open("rb") as source:
         while sent < size:
             source.seek(sent)
@@ -169,25 +169,25 @@ def send_file(
             if not piece:
                 raise UploadRefused(f"{file} became shorter while it was sent. Send it again.")
             try:
-                transport.raw("PUT", f"{place}?offset={sent}", piece)
+                transport.raw("PUT", f"{address}?offset={sent}", piece)
                 sent, failures = sent + len(piece), 0
             except (Unavailable, NotNow, TooMany) as error:
                 failures += 1
                 if failures >= _TRIES:
                     raise
                 time.sleep(min(30.0, getattr(error, "wait_s", 0.2 * 2**failures)))
-                known = _received(transport, place)
-                if isinstance(error, NotNow) and known in (None, sent):
+                received = _received(transport, address)
+                if isinstance(error, NotNow) and received in (None, sent):
                     raise  # the hub has all bytes, and refuses all the same
-                sent = sent if known is None else known
+                sent = sent if received is None else received
             if progress is not None:
                 progress(table, sent, size)
     return str(upload["id"])
 
 
-def _received(transport: Transport, place: str) -> int | None:
+def _received(transport: Transport, address: str) -> int | None:
     try:
-        return int(transport.json("GET", place)["received"])
+        return int(transport.json("GET", address)["received"])
     except Unavailable:
         return None
 
@@ -204,12 +204,12 @@ def drawn(progress: Callable[[str, int, int], None] | None) -> Iterator[Callable
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with Progress(*columns, console=Console(stderr=True)) as bars:
-        known: dict[str, Any] = {}
+        tasks: dict[str, Any] = {}
 
         def draw(table: str, sent: int, size: int) -> None:
-            if table not in known:
-                known[table] = bars.add_task(table, total=size)
-            bars.update(known[table], completed=sent)
+            if table not in tasks:
+                tasks[table] = bars.add_task(table, total=size)
+            bars.update(tasks[table], completed=sent)
 
         yield draw
 

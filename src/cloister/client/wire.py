@@ -66,13 +66,13 @@ def _number(value: Fraction) -> str:
     if bottom != 1:
         return str(value)
     digits = str(value.numerator * 10**places // value.denominator)
-    kept = digits.rstrip("0") or "0"
-    shift = len(digits) - len(kept) - places
+    stripped = digits.rstrip("0") or "0"
+    shift = len(digits) - len(stripped) - places
     if shift >= 0:
         return digits[: len(digits) - places] if places else digits
-    if len(kept) + 3 < -shift:  # 1e-8 reads better than 0.00000001
-        return f"{kept}e{shift}"
-    padded = kept.rjust(1 - shift, "0")
+    if len(stripped) + 3 < -shift:  # 1e-8 reads better than 0.00000001
+        return f"{stripped}e{shift}"
+    padded = stripped.rjust(1 - shift, "0")
     return f"{padded[:shift]}.{padded[shift:]}"
 
 
@@ -219,6 +219,6 @@ def table_from_text(text: str) -> pa.Table:
 
 
 def _texts(raw: Any) -> tuple[str, ...]:
-    if not isinstance(raw, list | tuple) or not all(isinstance(one, str) for one in raw):
+    if not isinstance(raw, list | tuple) or not all(isinstance(text, str) for text in raw):
         raise TypeError("a list of texts")
     return tuple(raw)

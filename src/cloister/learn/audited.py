@@ -18,8 +18,8 @@ def audited(estimator: str) -> dict[str, Any] | None:
         allowed: the largest epsilon that the claim allows. samples: fits on each side. made: the date. attack: the
         attack that was run.
     """
-    found = _all()["found"].get(estimator)
-    return None if found is None else {**_all()["about"], **found}
+    result = _all()["found"].get(estimator)
+    return None if result is None else {**_all()["about"], **result}
 
 
 @lru_cache(maxsize=1)

@@ -84,12 +84,12 @@ def save(model: Any, path: str | os.PathLike[str], *, key: SigningKey | None = N
 
     Privacy: no cost: all that is written was released, and is as public as the model.
     """
-    signed, place = pack(model, key or _key_of(model)), Path(path)
+    signed, file = pack(model, key or _key_of(model)), Path(path)
     try:
-        place.write_bytes(signed)
+        file.write_bytes(signed)
     except OSError as error:
-        raise StoreFailed(f"no model was written to {place} ({error.strerror}). Choose another path.") from None
-    return place
+        raise StoreFailed(f"no model was written to {file} ({error.strerror}). Choose another path.") from None
+    return file
 
 
 def pack(model: Any, key: SigningKey) -> bytes:
@@ -97,10 +97,10 @@ def pack(model: Any, key: SigningKey) -> bytes:
 
     Privacy: no cost, as for `save`.
     """
-    kept = _Writer(key.public)
-    text = json.dumps(kept.estimator(model), separators=(",", ":")).encode()
+    writer = _Writer(key.public)
+    text = json.dumps(writer.estimator(model), separators=(",", ":")).encode()
     arrays = io.BytesIO()
-    np.savez_compressed(arrays, allow_pickle=False, **kept.arrays)
+    np.savez_compressed(arrays, allow_pickle=False, **writer.arrays)
     rest = b"%d\n" % len(text) + text + arrays.getvalue()
     return _FORM + key.sign(_PURPOSE + rest).encode("ascii") + b"\n" + rest
 
@@ -115,14 +115,14 @@ def load(path: str | os.PathLike[str], key: PublicKey | str) -> Any:
     Raises:
         SealBroken: the file was changed, or another key signed it.
     """
-    place = Path(path)
+    file = Path(path)
     try:
-        if place.stat().st_size > _MOST_BYTES:
-            raise BadSource(f"{place} is larger than any model kept here.")
-        whole = place.read_bytes()
+        if file.stat().st_size > _MOST_BYTES:
+            raise BadSource(f"{file} is larger than any model kept here.")
+        content = file.read_bytes()
     except OSError as error:
-        raise StoreFailed(f"no model can be read from {place} ({error.strerror}).") from None
-    return unpack(whole, key, str(place))
+        raise StoreFailed(f"no model can be read from {file} ({error.strerror}).") from None
+    return unpack(content, key, str(file))
 
 
 def unpack(whole: bytes, key: PublicKey | str, origin: str = "this") -> Any:
@@ -135,20 +135,20 @@ def unpack(whole: bytes, key: PublicKey | str, origin: str = "this") -> Any:
         raise SealBroken("the model's signature does not fit: the file was changed, or another key signed it.")
     length, _, rest = rest.partition(b"\n")
     text, arrays = rest[: int(length)], rest[int(length) :]
-    with np.load(io.BytesIO(arrays), allow_pickle=False) as found:
-        return _Reader(dict(found), owner).estimator(json.loads(text))
+    with np.load(io.BytesIO(arrays), allow_pickle=False) as archive:
+        return _Reader(dict(archive), owner).estimator(json.loads(text))
 
 
 def _key_of(model: Any) -> SigningKey:
     """Return the key of the ledger that a model was charged to."""
     inner = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
-    for one in (step for step in inner if isinstance(step, PrivateEstimator)):
-        if one.account is not None:
-            account = one.account.account() if isinstance(one.account, Payer) else one.account
+    for estimator in (step for step in inner if isinstance(step, PrivateEstimator)):
+        if estimator.account is not None:
+            account = estimator.account.account() if isinstance(estimator.account, Payer) else estimator.account
             return account.book.key
-        if isinstance(one.ledger, Ledger | Payer):
-            return (one.ledger.ledger() if isinstance(one.ledger, Payer) else one.ledger).key
-        file = Path(one.ledger or ".cloister") / "owner.key"
+        if isinstance(estimator.ledger, Ledger | Payer):
+            return (estimator.ledger.ledger() if isinstance(estimator.ledger, Payer) else estimator.ledger).key
+        file = Path(estimator.ledger or ".cloister") / "owner.key"
         if file.exists():
             return SigningKey.load(file)
     raise BadName("say which key signs: save(model, path, key=SigningKey.load('owner.key')).")
@@ -170,8 +170,8 @@ class _Writer:
             if type(model).__module__.startswith("cloister.lessons."):
                 raise BadInput(_NO_LESSON)
             raise BadInput(f"only models of cloister.learn and pipelines of them are kept, not a {name}.")
-        told = model.get_params(deep=False)
-        state = {name: value for name, value in vars(model).items() if name not in told and name != "release_"}
+        parameters = model.get_params(deep=False)
+        state = {name: value for name, value in vars(model).items() if name not in parameters and name != "release_"}
         if not state:
             raise BadInput("the model is not fitted: there is nothing to keep.")
         for foreign in sorted(state.keys() - _STATE):
@@ -180,9 +180,9 @@ class _Writer:
             )
         return {
             "class": name,
-            "params": {name: self.value(value) for name, value in told.items() if name not in _NOT_KEPT},
+            "params": {name: self.value(value) for name, value in parameters.items() if name not in _NOT_KEPT},
             "state": {name: self.value(value) for name, value in state.items()},
-            "release": self._release(getattr(model, "release_", None), told.get("spend") is not None),
+            "release": self._release(getattr(model, "release_", None), parameters.get("spend") is not None),
         }
 
     def _release(self, release: Release | None, paid: bool) -> dict[str, Any] | None:
@@ -205,26 +205,26 @@ class _Writer:
         if isinstance(value, np.ndarray):
             return self._array(value)
         if isinstance(value, list):
-            return [self.value(one) for one in value]
+            return [self.value(item) for item in value]
         if isinstance(value, tuple):
-            return {"tuple": [self.value(one) for one in value]}
+            return {"tuple": [self.value(item) for item in value]}
         if isinstance(value, dict):
-            return {"dict": [[self.value(one), self.value(other)] for one, other in value.items()]}
+            return {"dict": [[self.value(key), self.value(other)] for key, other in value.items()]}
         if isinstance(value, Loss):
             return {"loss": value.to_json()}
         if isinstance(value, Fraction):
             return {"fraction": str(value)}
         if type(value) is date:
             return {"date": value.isoformat()}
-        place = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("cloister.")
-        if is_dataclass(value) and place in _NAMES:
+        name = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("cloister.")
+        if is_dataclass(value) and name in _NAMES:
             parts = {field.name: self.value(getattr(value, field.name)) for field in fields(value)}
-            return {"kind": _NAMES[place], "parts": parts}
+            return {"kind": _NAMES[name], "parts": parts}
         raise BadInput(f"a model that holds a {type(value).__name__} is not kept: nobody knows whether that is public.")
 
     def _array(self, value: Any) -> dict[str, Any]:
         if value.dtype.kind == "O":
-            return {"objects": [self.value(one) for one in value.ravel()], "shape": list(value.shape)}
+            return {"objects": [self.value(cell) for cell in value.ravel()], "shape": list(value.shape)}
         if id(value) not in self._known:  # arrays live as long as the model, so ids are unique
             self._known[id(value)] = f"a{len(self.arrays)}"
             self.arrays[self._known[id(value)]] = value
@@ -266,27 +266,27 @@ class _Reader:
 
     def value(self, record: Any) -> Any:
         if isinstance(record, list):
-            return [self.value(one) for one in record]
+            return [self.value(item) for item in record]
         if not isinstance(record, dict):
             return record
-        word, held = next(iter(record.items()))
-        if word == "kind" and held in _KINDS:
-            room, _, name = _KINDS[held].rpartition(".")
+        word, content = next(iter(record.items()))
+        if word == "kind" and content in _KINDS:
+            room, _, name = _KINDS[content].rpartition(".")
             parts = {part: self.value(value) for part, value in record["parts"].items()}
             return getattr(import_module(f"cloister.{room}"), name)(**parts)
         if word == "objects":
-            listed = np.empty(len(held), dtype=object)
-            listed[:] = [self.value(one) for one in held]
+            listed = np.empty(len(content), dtype=object)
+            listed[:] = [self.value(cell) for cell in content]
             return listed.reshape(record["shape"])
-        return self._simple(word, held)
+        return self._simple(word, content)
 
-    def _simple(self, word: str, held: Any) -> Any:
+    def _simple(self, word: str, content: Any) -> Any:
         ways: dict[str, Any] = {
-            "array": lambda: self._arrays[held],
-            "tuple": lambda: tuple(self.value(one) for one in held),
-            "dict": lambda: {self.value(one): self.value(other) for one, other in held},
-            "loss": lambda: Loss.from_json(held),
-            "fraction": lambda: Fraction(held),
-            "date": lambda: date.fromisoformat(held),
+            "array": lambda: self._arrays[content],
+            "tuple": lambda: tuple(self.value(item) for item in content),
+            "dict": lambda: {self.value(key): self.value(other) for key, other in content},
+            "loss": lambda: Loss.from_json(content),
+            "fraction": lambda: Fraction(content),
+            "date": lambda: date.fromisoformat(content),
         }
         return ways[word]()

@@ -63,8 +63,8 @@ class Accuracies:
         doubt = base.mark_rule(opacity=0.4).encode(y="low:Q", y2="high:Q")
         still = alt.Chart().mark_rule(strokeDash=[6, 4]).encode(y=alt.datum(self.plain))
         least = alt.Chart().mark_rule(strokeDash=[2, 3]).encode(y=alt.datum(self.majority))
-        told = alt.TitleParams(title, subtitle="dashed: without privacy; dotted: always the most common class")
-        return (lines + points + doubt + still + least).properties(width=300, height=200, title=told)
+        heading = alt.TitleParams(title, subtitle="dashed: without privacy; dotted: always the most common class")
+        return (lines + points + doubt + still + least).properties(width=300, height=200, title=heading)
 
 
 def evaluate(
@@ -92,40 +92,44 @@ def evaluate(
     tried = ORACLES if settings is None else settings
     table = rows.to_numpy() if hasattr(rows, "to_numpy") else np.asarray(rows)
     truth = np.asarray(labels)
-    plain, most, found = [], [], {(name, float(amount)): [] for name in tried for amount in epsilons}  # type: ignore[var-annotated]
+    plain, most, accuracies = [], [], {(name, float(amount)): [] for name in tried for amount in epsilons}  # type: ignore[var-annotated]
     for repeat in range(repeats):
         order = np.random.default_rng([seed, repeat]).permutation(len(table))
-        held = round(test * len(table))
-        asked, kept = order[held:], order[:held]
+        test_count = round(test * len(table))
+        respondents, test_rows = order[test_count:], order[:test_count]
         form = clone(model).set_params(epsilon=epsilons[0]).form()
-        best = without_privacy(form, table[asked], truth[asked]).scores(form.read(table[kept])).argmax(axis=1)
-        codes = form.classes.codes(truth[kept])
+        best = (
+            without_privacy(form, table[respondents], truth[respondents])
+            .scores(form.read(table[test_rows]))
+            .argmax(axis=1)
+        )
+        codes = form.classes.codes(truth[test_rows])
         plain.append(float((best == codes).mean()))
-        common = np.bincount(form.classes.codes(truth[asked])).argmax()
+        common = np.bincount(form.classes.codes(truth[respondents])).argmax()
         most.append(float((codes == common).mean()))
-        for name, amount in found:
-            one = clone(model).set_params(epsilon=str(amount), random_state=f"{seed} {repeat} {name}", **tried[name])
-            predicted = one.fit(table[asked], truth[asked]).predict(table[kept])
-            found[name, amount].append(float((predicted == truth[kept]).mean()))
-    curves = tuple((*key, float(np.mean(got)), _error(got)) for key, got in found.items())
+        for name, amount in accuracies:
+            trial = clone(model).set_params(epsilon=str(amount), random_state=f"{seed} {repeat} {name}", **tried[name])
+            predicted = trial.fit(table[respondents], truth[respondents]).predict(table[test_rows])
+            accuracies[name, amount].append(float((predicted == truth[test_rows]).mean()))
+    curves = tuple((*key, float(np.mean(got)), _error(got)) for key, got in accuracies.items())
     return Accuracies(curves, float(np.mean(plain)), float(np.mean(most)), repeats)
 
 
 def without_privacy(form: Form, rows: Any, labels: Any) -> Beliefs:
     """Return the model a curator with access to all rows would fit: for comparison, not private."""
-    read, own, k = form.read(rows), form.classes.codes(np.asarray(labels).tolist()), form.classes.size
-    people = len(own)
-    sizes = np.bincount(own, minlength=k)
+    read, codes, k = form.read(rows), form.classes.codes(np.asarray(labels).tolist()), form.classes.size
+    people = len(codes)
+    sizes = np.bincount(codes, minlength=k)
     prior = (sizes + 1 / k) / (people + 1)
     tables, means, variances = {}, {}, {}
-    for place, column in enumerate(form.columns):
+    for index, column in enumerate(form.columns):
         if isinstance(column, Span):
-            means[place] = np.bincount(own, read[place], k) / np.maximum(sizes, 1)
-            squares = np.bincount(own, read[place] ** 2, k) / np.maximum(sizes, 1)
-            variances[place] = np.maximum(squares - means[place] ** 2, 1e-3)
+            means[index] = np.bincount(codes, read[index], k) / np.maximum(sizes, 1)
+            squares = np.bincount(codes, read[index] ** 2, k) / np.maximum(sizes, 1)
+            variances[index] = np.maximum(squares - means[index] ** 2, 1e-3)
         else:
-            cells = np.bincount(read[place] * k + own, minlength=column.size * k).reshape(-1, k) + 1.0
-            tables[place] = (cells / cells.sum(axis=0)).T
+            cells = np.bincount(read[index] * k + codes, minlength=column.size * k).reshape(-1, k) + 1.0
+            tables[index] = (cells / cells.sum(axis=0)).T
     return Beliefs(prior, tables, means, variances)
 
 

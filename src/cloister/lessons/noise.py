@@ -103,13 +103,13 @@ class Staircase(Pure, Numeric):
 
     def release(self, statistic: Any, source: Source | None = None) -> Any:
         """Return the statistic with noise. For lessons only, never for real data: see the class."""
-        given = np.asarray(statistic, dtype=np.float64)
+        exact = np.asarray(statistic, dtype=np.float64)
         _, g, high = self._shape
-        sign, whole, step, part = (source or SYSTEM).floats((4, *given.shape))
+        sign, whole, step, part = (source or SYSTEM).floats((4, *exact.shape))
         stairs = np.floor(-np.log(whole) / float(self.epsilon))
         rest = np.where(step < high, g * part, g + (1 - g) * part)
-        noisy = given + np.where(sign < 0.5, -1, 1) * float(self.sensitivity) * (stairs + rest)
-        return noisy if given.ndim else float(noisy)
+        noisy = exact + np.where(sign < 0.5, -1, 1) * float(self.sensitivity) * (stairs + rest)
+        return noisy if exact.ndim else float(noisy)
 
 
 @register
@@ -177,13 +177,13 @@ class Vector(Pure, Numeric):
 
     def release(self, statistic: Any, source: Source | None = None) -> NDArray[np.float64]:
         """Return the vector with noise. For lessons only, never for real data: see the class."""
-        given = np.asarray(statistic, dtype=np.float64)
-        if given.shape != (self.dimension,):
+        exact = np.asarray(statistic, dtype=np.float64)
+        if exact.shape != (self.dimension,):
             raise BadInput(f"this mechanism was made for {self.dimension} coordinates in one row.")
         radial, angle, exponential = (source or SYSTEM).floats((3, self.dimension))
         direction = np.sqrt(-2 * np.log(radial)) * np.cos(2 * np.pi * angle)  # Box & Muller: normal, so no direction
         length = -np.log(exponential).sum() * float(self.scale)  # a sum of exponentials is Gamma
-        return np.asarray(given + direction / np.linalg.norm(direction) * length)
+        return np.asarray(exact + direction / np.linalg.norm(direction) * length)
 
 
 def _length(dimension: int, p: float) -> float:

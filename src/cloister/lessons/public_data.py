@@ -32,15 +32,15 @@ def bundled(name: str = "breast cancer") -> PublicData:
     """Return a dataset that comes with scikit-learn, scaled to [-1, 1] by its own range: it is public."""
     datasets = sklearn_part("datasets")
     if name == "breast cancer":
-        found = datasets.load_breast_cancer()
+        dataset = datasets.load_breast_cancer()
         # The ten mean measurements, as many as the Wisconsin data of the case study have.
-        return PublicData(name, _scaled(found.data[:, :10]), found.target.astype(np.int64))
+        return PublicData(name, _scaled(dataset.data[:, :10]), dataset.target.astype(np.int64))
     if name == "diabetes":
-        found = datasets.load_diabetes()
-        return PublicData(name, _scaled(found.data), (found.target > np.median(found.target)).astype(np.int64))
+        dataset = datasets.load_diabetes()
+        return PublicData(name, _scaled(dataset.data), (dataset.target > np.median(dataset.target)).astype(np.int64))
     if name == "wine":
-        found = datasets.load_wine()
-        return PublicData(name, _scaled(found.data), (found.target > 0).astype(np.int64))
+        dataset = datasets.load_wine()
+        return PublicData(name, _scaled(dataset.data), (dataset.target > 0).astype(np.int64))
     raise BadInput("bundled data are 'breast cancer', 'diabetes' and 'wine'.")
 
 

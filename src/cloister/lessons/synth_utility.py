@@ -110,9 +110,9 @@ def evaluate(
 
         def make(source: PublicData, budget: float, size: int, number: int) -> PublicData:
             spend = epsilon(str(budget), delta=delta) if delta else epsilon(str(budget))
-            own = {**options, **({"group_size": size} if size else {})}
-            place = Path(tempfile.mkdtemp(dir=folder or home))
-            return _synthetic(source, generator, spend, place, number, open_dataset, own)
+            settings = {**options, **({"group_size": size} if size else {})}
+            directory = Path(tempfile.mkdtemp(dir=folder or home))
+            return _synthetic(source, generator, spend, directory, number, open_dataset, settings)
 
         return compare(
             data,
@@ -149,17 +149,17 @@ def compare(
     unknown = [task for task in tasks if task not in _TASKS]
     if unknown or not set(scenarios) <= set(_SHARES):
         raise BadInput(f"tasks are {', '.join(_TASKS)}; scenarios are 1 and 2.")
-    found: dict[tuple[str, int, float, int], list[tuple[float, float]]] = {}
+    points: dict[tuple[str, int, float, int], list[tuple[float, float]]] = {}
     for repeat in range(repeats):
         for trial in _trials(data, scenarios, tasks, seed + repeat):
             real = {task: trial.score(task, trial.source) for task in trial.tasks}
             for budget, size in product(epsilons, sizes):
-                made = make(trial.source, budget, size, seed + repeat)
+                synthetic = make(trial.source, budget, size, seed + repeat)
                 for task in trial.tasks:
-                    scores = trial.score(task, made), real[task]
+                    scores = trial.score(task, synthetic), real[task]
                     for scenario in trial.scenarios:
-                        found.setdefault((task, scenario, budget, size), []).append(scores)
-    return [_curve(data.name, method, key, np.array(scores)) for key, scores in found.items()]
+                        points.setdefault((task, scenario, budget, size), []).append(scores)
+    return [_curve(data.name, method, key, np.array(scores)) for key, scores in points.items()]
 
 
 def _curve(data: str, method: str, key: tuple[str, int, float, int], scores: Floats) -> UtilityCurve:
@@ -201,19 +201,19 @@ def _trials(data: PublicData, scenarios: Sequence[int], tasks: Sequence[str], se
 def _tests(other: PublicData, tasks: Sequence[str], seed: int) -> Callable[[str, PublicData], float]:
     """Train on real rows once; test on synthetic ones."""
     models = {task: _fitted(task, other, seed) for task in tasks}
-    return lambda task, made: _judged(task, models[task], made)
+    return lambda task, synthetic: _judged(task, models[task], synthetic)
 
 
 def _trains(other: PublicData, seed: int) -> Callable[[str, PublicData], float]:
     """Train on synthetic rows; test on real ones."""
-    return lambda task, made: _judged(task, _fitted(task, made, seed), other)
+    return lambda task, synthetic: _judged(task, _fitted(task, synthetic, seed), other)
 
 
 def _clusters(data: PublicData, seed: int) -> Callable[[str, PublicData], float]:
     """Compare the clusters found from real and from synthetic rows, both judged on the real rows."""
-    found = _fitted("kmeans", data, seed).predict(data.rows)
+    labels = _fitted("kmeans", data, seed).predict(data.rows)
     alike = sklearn_part("metrics").adjusted_rand_score
-    return lambda task, made: float(alike(found, _fitted(task, made, seed).predict(data.rows)))
+    return lambda task, synthetic: float(alike(labels, _fitted(task, synthetic, seed).predict(data.rows)))
 
 
 def _split(data: PublicData, share: float, seed: int) -> tuple[PublicData, PublicData]:
@@ -244,9 +244,9 @@ def _synthetic(
     ds = open_dataset(
         table, schema={"unit": "row", "tables": {"rows": {"columns": columns}}}, budget=rho(10**6), ledger=folder
     )
-    made = generator(ds, spend=spend, rows=len(source.rows), random_state=seed, **options).to_arrow()
-    drawn = np.column_stack([made[name].to_numpy() for name in names])
-    return PublicData(source.name, drawn, made["label"].to_numpy().astype(np.int64))
+    synthetic = generator(ds, spend=spend, rows=len(source.rows), random_state=seed, **options).to_arrow()
+    drawn = np.column_stack([synthetic[name].to_numpy() for name in names])
+    return PublicData(source.name, drawn, synthetic["label"].to_numpy().astype(np.int64))
 
 
 def _fitted(task: str, train: PublicData, seed: int) -> Any:

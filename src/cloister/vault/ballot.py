@@ -89,7 +89,7 @@ class Ballot:
         """Return the state for JSON. It is a link: keep it only on the respondent's device until it is signed."""
         size = len(self.blinded)
         raw = {"message": self.message, "blinded": self.blinded, "inverse": self._inverse.to_bytes(size, "big")}
-        written = {name: base64.urlsafe_b64encode(one).decode("ascii").rstrip("=") for name, one in raw.items()}
+        written = {name: base64.urlsafe_b64encode(value).decode("ascii").rstrip("=") for name, value in raw.items()}
         return {"version": _VERSION, "key": dict(self.public), **written}
 
     @classmethod
@@ -120,6 +120,6 @@ def _encode(message: bytes, salt: bytes, bits: int) -> bytes:
     mask = b"".join(
         hashlib.sha384(digest + part.to_bytes(4, "big")).digest() for part in range(size // _HASH_BYTES + 1)
     )
-    masked = bytearray(one ^ other for one, other in zip(block, mask, strict=False))
+    masked = bytearray(byte ^ other for byte, other in zip(block, mask, strict=False))
     masked[0] &= 0xFF >> (8 * size - bits)
     return bytes(masked) + digest + b"\xbc"

@@ -67,9 +67,9 @@ class BlindKey:
             key = None
         if not isinstance(key, rsa.RSAPrivateKey):
             raise BadInput("these bytes are no key for blind signatures. Make one with BlindKey.create().")
-        made = cls(key, key.private_numbers())
-        public_numbers(made.public())  # a weak key is refused here, not on the respondents' phones
-        return made
+        blind_key = cls(key, key.private_numbers())
+        public_numbers(blind_key.public())  # a weak key is refused here, not on the respondents' phones
+        return blind_key
 
     def to_bytes(self) -> bytes:
         """Return the private key as PKCS #8 in DER, not encrypted: seal it before storing it."""
@@ -77,12 +77,12 @@ class BlindKey:
 
     def public(self) -> dict[str, object]:
         """Return the public key for JSON: the scheme's name, the size, and n and e in base64url."""
-        told = self._numbers.public_numbers
+        numbers = self._numbers.public_numbers
         return {
             "scheme": SCHEME,
-            "bits": told.n.bit_length(),
-            "n": _base64url(told.n),
-            "e": _base64url(told.e),
+            "bits": numbers.n.bit_length(),
+            "n": _base64url(numbers.n),
+            "e": _base64url(numbers.e),
         }
 
     def sign(self, blinded: bytes) -> bytes:
@@ -119,10 +119,10 @@ class BlindKey:
 
     def _root(self, number: int) -> int:
         """Return the e-th root by the Chinese remainder theorem, with new multiples of p - 1 and q - 1 as exponents."""
-        told = self._numbers
-        of_p = pow(number % told.p, told.dmp1 + secrets.randbits(64) * (told.p - 1), told.p)
-        of_q = pow(number % told.q, told.dmq1 + secrets.randbits(64) * (told.q - 1), told.q)
-        return of_q + (of_p - of_q) * told.iqmp % told.p * told.q
+        numbers = self._numbers
+        of_p = pow(number % numbers.p, numbers.dmp1 + secrets.randbits(64) * (numbers.p - 1), numbers.p)
+        of_q = pow(number % numbers.q, numbers.dmq1 + secrets.randbits(64) * (numbers.q - 1), numbers.q)
+        return of_q + (of_p - of_q) * numbers.iqmp % numbers.p * numbers.q
 
 
 def verify(public: Mapping[str, object], message: bytes, signature: bytes) -> bool:
@@ -148,8 +148,8 @@ def key_fingerprint(public: Mapping[str, object]) -> str:
 
 def public_numbers(public: Mapping[str, object]) -> tuple[int, int]:
     """Return n and e of a published key; refuse a weak or malformed key."""
-    told = _loaded(public).public_numbers()
-    return told.n, told.e
+    numbers = _loaded(public).public_numbers()
+    return numbers.n, numbers.e
 
 
 def unit(n: int) -> int:
@@ -173,12 +173,12 @@ def unbase64url(text: object) -> bytes:
 
 def _loaded(public: Mapping[str, object]) -> rsa.RSAPublicKey:
     fields = {"scheme": str, "bits": int, "n": str, "e": str}
-    told = dict(public) if isinstance(public, Mapping) else {}
-    if set(told) != set(fields) or any(type(told[name]) is not kind for name, kind in fields.items()):
+    record = dict(public) if isinstance(public, Mapping) else {}
+    if set(record) != set(fields) or any(type(record[name]) is not kind for name, kind in fields.items()):
         raise BadInput(
             "a key for blind signatures has the fields scheme, bits, n and e. Take it from the survey's page."
         )
-    return _read(*(str(told[name]) for name in fields))
+    return _read(*(str(record[name]) for name in fields))
 
 
 @lru_cache(maxsize=64)

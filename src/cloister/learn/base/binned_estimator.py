@@ -51,10 +51,10 @@ class BinnedRows:
     def look(self) -> tuple[Integers, NDArray[Any]]:
         """Return the cell of each row and feature, and each row's class code (or target)."""
         if self._read is None:
-            given, labels = self._given()
-            cells, known = given.cells(self.axes)
-            known &= ~np.isnan(labels) if self.classes is None else labels >= 0
-            self._read = (cells, labels) if known.all() else (cells[known], labels[known])
+            columns, labels = self._given()
+            cells, complete = columns.cells(self.axes)
+            complete &= ~np.isnan(labels) if self.classes is None else labels >= 0
+            self._read = (cells, labels) if complete.all() else (cells[complete], labels[complete])
         return self._read
 
     def _given(self) -> tuple[Columns, NDArray[Any]]:
@@ -116,8 +116,8 @@ class BinnedEstimator(PrivateEstimator):
         columns = read_columns(rows, self.categories, self.fill)
         axes = read_axes(columns.names, self.bounds, self.bins, self.categories, self._usual_bins)
         listed = None if numeric else read_classes(classes)
-        given = read_goal(labels, columns.length) if listed is None else read_labels(labels, listed, columns.length)
-        return BinnedRows(columns, given, axes, listed)
+        targets = read_goal(labels, columns.length) if listed is None else read_labels(labels, listed, columns.length)
+        return BinnedRows(columns, targets, axes, listed)
 
     def _grow_on(self, data: BinnedRows, steps: Callable[[PrivacyFilter, BudgetShare], T]) -> T:
         """Charge the spend and train, on arrays or on a dataset."""

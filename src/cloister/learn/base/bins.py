@@ -52,10 +52,10 @@ class BinnedFeature:
         """Return the cell of each value; a missing number is in the middle cell."""
         if self.categories is None:
             numbers = numbers_in(values)
-            found = np.searchsorted(self.cuts, numbers, side="right").astype(np.int64)
-            return np.where(np.isnan(numbers), self.size // 2, found)
-        found = Categories(self.categories, str(self.name), exact=self.exact).codes(values)
-        return np.where(found < 0, len(self.categories), found)
+            cells = np.searchsorted(self.cuts, numbers, side="right").astype(np.int64)
+            return np.where(np.isnan(numbers), self.size // 2, cells)
+        cells = Categories(self.categories, str(self.name), exact=self.exact).codes(values)
+        return np.where(cells < 0, len(self.categories), cells)
 
     def labels(self) -> list[str]:
         """Return a text label of each cell."""
@@ -86,7 +86,7 @@ class Columns:
 
     def cells(self, axes: Sequence[BinnedFeature]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return the cell of each row and feature, and True for each row without missing numbers."""
-        known = np.ones(self.length, dtype=bool)
+        complete = np.ones(self.length, dtype=bool)
         placed = []
         for axis, column in zip(axes, self.values, strict=True):
             values = column
@@ -94,11 +94,11 @@ class Columns:
                 values = numbers_in(column)
                 missing = np.isnan(values)
                 if self.fill is None:
-                    known &= ~missing
+                    complete &= ~missing
                 else:
                     values = np.where(missing, self.fill, values)
             placed.append(axis.place(values))
-        return np.column_stack(placed), known
+        return np.column_stack(placed), complete
 
 
 def read_columns(rows: Any, categories: Mapping[Any, Sequence[Any]] | None, fill: float | None) -> Columns:
@@ -139,8 +139,8 @@ def read_axes(
         usual: number of cells of a feature that `bins` does not mention.
         exact: True if categories come from a schema (learn/base/cells.py).
     """
-    for given in (bounds, bins, categories):
-        unknown = [key for key in given if not _known(key, names)] if isinstance(given, Mapping) else []
+    for setting in (bounds, bins, categories):
+        unknown = [key for key in setting if not _known(key, names)] if isinstance(setting, Mapping) else []
         if unknown:
             raise BadSchema(f"there is no feature {unknown[0]!r:.60}. Name columns as in X, or count them from 0.")
     box = None
@@ -168,22 +168,22 @@ def _known(key: Any, names: Sequence[str | int]) -> bool:
     return key in names or (isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(names))
 
 
-def _listed(given: Any, name: str | int, place: int) -> Any:
-    if not isinstance(given, Mapping):
+def _listed(setting: Any, name: str | int, position: int) -> Any:
+    if not isinstance(setting, Mapping):
         return None
-    return given[name] if name in given else given.get(place) if isinstance(name, str) else None
+    return setting[name] if name in setting else setting.get(position) if isinstance(name, str) else None
 
 
 def _categories(listed: Sequence[Any], name: str | int, exact: bool) -> tuple[Any, ...]:
-    kept = tuple(dict.fromkeys(read_values(listed) or ()))
-    if not 1 <= len(kept) < _MOST:
+    values = tuple(dict.fromkeys(read_values(listed) or ()))
+    if not 1 <= len(values) < _MOST:
         raise BadSchema(f"{name} needs a list of 1 to {_MOST - 1} categories.")
-    Categories(kept, str(name), exact=exact)
-    return tuple(map(str, kept)) if any(isinstance(one, str) for one in kept) else kept
+    Categories(values, str(name), exact=exact)
+    return tuple(map(str, values)) if any(isinstance(value, str) for value in values) else values
 
 
-def _cuts(given: Any, name: str | int) -> NDArray[np.float64]:
-    cuts = read_numbers(given)
+def _cuts(numbers: Any, name: str | int) -> NDArray[np.float64]:
+    cuts = read_numbers(numbers)
     if cuts is None or not 1 <= len(cuts) < _MOST or not np.isfinite(cuts).all() or not (np.diff(cuts) > 0).all():
         raise BadBounds(f"the bins of {name} are a number of cells, or cuts in rising order (at most {_MOST - 1}).")
     return cuts

@@ -67,8 +67,8 @@ def _category(cell: Any) -> str | float | None:
         return _moment(str(cell)) if isinstance(cell, np.datetime64) else str(cell)
     if isinstance(cell, date):  # datetime and pandas.Timestamp too
         return _moment(cell.isoformat())
-    found = _real(cell)
-    return str(cell) if found is None and not isinstance(cell, complex | np.complexfloating) else found
+    real = _real(cell)
+    return str(cell) if real is None and not isinstance(cell, complex | np.complexfloating) else real
 
 
 def _text(cell: bytes | str) -> str:
@@ -78,15 +78,15 @@ def _text(cell: bytes | str) -> str:
 
 def _category_of_text(text: str) -> str | float:
     if _WHOLE.fullmatch(text):
-        whole = text.partition(".")[0]
-        return float(whole) if abs(float(whole)) <= _EXACT else whole
+        digits = text.partition(".")[0]
+        return float(digits) if abs(float(digits)) <= _EXACT else digits
     if text in _TRUTHS:
         return _TRUTHS[text]
     try:
-        found = float(text)
+        parsed = float(text)
     except ValueError:
         return text
-    return found if math.isfinite(found) and repr(found) == text else text
+    return parsed if math.isfinite(parsed) and repr(parsed) == text else text
 
 
 def _moment(text: str) -> str:
@@ -144,8 +144,8 @@ def number(cell: Any) -> float:
             return number(cell.as_py())
         if type(cell).__name__ in ("NAType", "NaTType"):
             return math.nan
-        found = _real(cell)
-        return math.nan if found is None else found
+        real = _real(cell)
+        return math.nan if real is None else real
     except Exception:  # as in `category`
         return math.nan
 
@@ -195,10 +195,10 @@ class Categories:
     """
 
     def __init__(self, listed: Sequence[Any], what: str = "a column", *, exact: bool = False) -> None:
-        self._exact, self._texts = exact, exact and all(isinstance(one, str) for one in listed if one is not None)
+        self._exact, self._texts = exact, exact and all(isinstance(value, str) for value in listed if value is not None)
         self._places: dict[str | float | None, int] = {}
-        for place, value in enumerate(listed):
-            self._places.setdefault(self._key(value), place)
+        for index, value in enumerate(listed):
+            self._places.setdefault(self._key(value), index)
         if len(self._places) < len(listed):
             raise BadSchema(
                 f"the categories of {what:.60} must be a list of different values: 1, 1.0, True and '1' are read "
@@ -206,13 +206,13 @@ class Categories:
             )
         # A long code given as text is also found by its rounded number, unless another code rounds to the same number.
         rounded: dict[float, int] = {}
-        for key, place in self._places.items():
+        for key, index in self._places.items():
             read = category(key) if self._texts else key
             if isinstance(read, str) and _WHOLE.fullmatch(read):
                 read = float(read)
             if isinstance(key, str) and isinstance(read, float):
-                rounded[read] = -1 if read in rounded else place
-        self._numbers = rounded | {key: place for key, place in self._places.items() if isinstance(key, float)}
+                rounded[read] = -1 if read in rounded else index
+        self._numbers = rounded | {key: index for key, index in self._places.items() if isinstance(key, float)}
         self._keys = np.array(sorted(self._numbers), dtype=np.float64)
         self._sorted = np.array([self._numbers[key] for key in self._keys.tolist()], dtype=np.int64)
 
@@ -226,10 +226,10 @@ class Categories:
         key = self._key(cell)
         if isinstance(key, float):
             return self._numbers.get(key, -1)
-        found = self._places.get(key)
-        if found is None and isinstance(key, str) and _WHOLE.fullmatch(key):
-            found = self._places.get(float(key))  # a long code given as text, listed as a number
-        return -1 if found is None else found
+        index = self._places.get(key)
+        if index is None and isinstance(key, str) and _WHOLE.fullmatch(key):
+            index = self._places.get(float(key))  # a long code given as text, listed as a number
+        return -1 if index is None else index
 
     def _key(self, cell: Any) -> str | float | None:
         if self._texts and isinstance(cell, str | bytes):
@@ -251,13 +251,13 @@ class Categories:
         # Equal cells are looked up once, if all numbers are of one type: 2^53 + 2 is also a float, read differently.
         if not kinds <= _BUILT_IN or len(kinds - {str, type(None)}) > 1:
             return _one_by_one(self.code, cells, np.int64)
-        known = {cell: self.code(cell) for cell in dict.fromkeys(cells)}
-        return np.fromiter(map(known.__getitem__, cells), dtype=np.int64, count=len(cells))
+        code_of = {cell: self.code(cell) for cell in dict.fromkeys(cells)}
+        return np.fromiter(map(code_of.__getitem__, cells), dtype=np.int64, count=len(cells))
 
     def _codes_of_numbers(self, values: Floats) -> Integers:
         missing = self._places.get(None, -1)
         if not len(self._keys):
             return np.where(np.isnan(values), missing, -1)
         nearest = np.minimum(np.searchsorted(self._keys, values), len(self._keys) - 1)
-        found = np.where(self._keys[nearest] == values, self._sorted[nearest], -1)
-        return np.where(np.isnan(values), missing, found) if missing >= 0 else found
+        indices = np.where(self._keys[nearest] == values, self._sorted[nearest], -1)
+        return np.where(np.isnan(values), missing, indices) if missing >= 0 else indices

@@ -45,16 +45,16 @@ def read_rows(rows: Any) -> tuple[list[NDArray[Any]], NDArray[Any] | None]:
         return _frame_columns(rows), None
     if hasattr(rows, "tocsr") or hasattr(rows, "tocsc"):
         raise BadInput("Sparse tables are not supported: give X as an array or a frame, X.toarray().")
-    whole = as_array(rows)
-    return list(whole.T), whole
+    array = as_array(rows)
+    return list(array.T), array
 
 
 def as_array(rows: Any) -> NDArray[Any]:
     """Return a two-dimensional plain numpy array; a list of rows becomes an array of objects."""
-    found = _from_rows(rows) if isinstance(rows, list | tuple) else _series(rows, "X")
-    if found.ndim != 2:
+    array = _from_rows(rows) if isinstance(rows, list | tuple) else _series(rows, "X")
+    if array.ndim != 2:
         raise BadInput(_SHAPE)
-    return found
+    return array
 
 
 def read_column(y: Any) -> NDArray[Any]:
@@ -64,7 +64,7 @@ def read_column(y: Any) -> NDArray[Any]:
     and a longer list is not a label, regardless of the other cells.
     """
     if isinstance(y, list | tuple):
-        return _objects([one[0] if _holds_one(one) else one for one in y])
+        return _objects([cell[0] if _holds_one(cell) else cell for cell in y])
     columns = _frame_columns(y) if is_frame(y) else [_series(y, "y")]
     if len(columns) != 1 or columns[0].shape[1:] not in ((), (1,)) or not columns[0].ndim:
         raise BadInput("y is one column: an array of one dimension, or a table of one column.")
@@ -75,7 +75,7 @@ def column_values(column: Any) -> list[Any] | None:
     """Return the cells of a column of pandas, polars or pyarrow as Python values; None for anything else."""
     if not _of_library(column):
         return None
-    read = next(one for one in ("to_pylist", "to_list", "tolist") if hasattr(column, one))
+    read = next(method for method in ("to_pylist", "to_list", "tolist") if hasattr(column, method))
     return list(getattr(column, read)())
 
 
@@ -90,10 +90,10 @@ def _holds_one(cell: Any) -> bool:
     return isinstance(cell, list | tuple) and len(cell) == 1
 
 
-def _of(thing: Any, package: str, *names: str) -> bool:
+def _of(value: Any, package: str, *names: str) -> bool:
     """Return True if an object's type belongs to a package, which need not be installed."""
     module = sys.modules.get(package)
-    return module is not None and isinstance(thing, tuple(getattr(module, name) for name in names))
+    return module is not None and isinstance(value, tuple(getattr(module, name) for name in names))
 
 
 def is_frame(rows: Any) -> bool:
@@ -118,9 +118,9 @@ def frame_names(rows: Any) -> tuple[str | int, ...] | None:
     if not is_frame(rows):
         return None
     names = list(rows.schema.names) if _of(rows, "pyarrow", "Table", "RecordBatch") else list(rows.columns)
-    if all(isinstance(one, str) for one in names):
+    if all(isinstance(name, str) for name in names):
         return tuple(map(str, names))
-    if not all(isinstance(one, int | np.integer) and not isinstance(one, bool) for one in names):
+    if not all(isinstance(name, int | np.integer) and not isinstance(name, bool) for name in names):
         raise BadInput(
             "the columns of a frame all have string names, or are all numbered. Rename them: frame.columns = [...]."
         )
@@ -130,7 +130,7 @@ def frame_names(rows: Any) -> tuple[str | int, ...] | None:
 
 def _frame_columns(rows: Any) -> list[NDArray[Any]]:
     if _of(rows, "pandas", "DataFrame"):
-        names, columns = list(rows.columns), [rows.iloc[:, place] for place in range(rows.shape[1])]
+        names, columns = list(rows.columns), [rows.iloc[:, index] for index in range(rows.shape[1])]
     elif _of(rows, "polars", "DataFrame"):
         names, columns = list(rows.columns), rows.get_columns()
     else:
@@ -164,8 +164,8 @@ def _cells(row: Any) -> Sequence[Any] | None:
         return None
     if getattr(row, "ndim", 1) != 1:
         return None
-    found = _series(row, "X")
-    return list(found) if found.dtype.kind in "mM" else found.tolist()
+    cells = _series(row, "X")
+    return list(cells) if cells.dtype.kind in "mM" else cells.tolist()
 
 
 def _objects(cells: Sequence[Any]) -> NDArray[Any]:
@@ -175,89 +175,91 @@ def _objects(cells: Sequence[Any]) -> NDArray[Any]:
 # One column
 
 
-def _of_library(thing: Any) -> bool:
+def _of_library(column: Any) -> bool:
     """Return True if it is a column of pandas, polars or pyarrow."""
     return (
-        _of(thing, "pandas", "Series", "Index")
-        or _of(thing, "pandas.api.extensions", "ExtensionArray")
-        or _of(thing, "polars", "Series")
-        or _of(thing, "pyarrow", "Array", "ChunkedArray")
+        _of(column, "pandas", "Series", "Index")
+        or _of(column, "pandas.api.extensions", "ExtensionArray")
+        or _of(column, "polars", "Series")
+        or _of(column, "pyarrow", "Array", "ChunkedArray")
     )
 
 
-def _series(thing: Any, what: str) -> NDArray[Any]:
+def _series(values: Any, argument: str) -> NDArray[Any]:
     """Convert a column, or an array of any shape, to a plain numpy array."""
-    if isinstance(thing, np.ndarray):
-        return _array(thing, what)
-    if isinstance(thing, range):
-        return _objects(thing)
-    if _of(thing, "pandas", "Series", "Index"):
-        return _from_pandas(thing, what)
-    if _of(thing, "pandas.api.extensions", "ExtensionArray"):
-        return _from_pandas(sys.modules["pandas"].Series(thing), what)
-    if _of(thing, "polars", "Series"):
-        return _from_polars(thing)
-    if _of(thing, "pyarrow", "Array", "ChunkedArray"):
-        return _from_arrow(thing)
-    if hasattr(type(thing), "__dlpack__"):  # tensors: one type, no missing cells
+    if isinstance(values, np.ndarray):
+        return _array(values, argument)
+    if isinstance(values, range):
+        return _objects(values)
+    if _of(values, "pandas", "Series", "Index"):
+        return _from_pandas(values, argument)
+    if _of(values, "pandas.api.extensions", "ExtensionArray"):
+        return _from_pandas(sys.modules["pandas"].Series(values), argument)
+    if _of(values, "polars", "Series"):
+        return _from_polars(values)
+    if _of(values, "pyarrow", "Array", "ChunkedArray"):
+        return _from_arrow(values)
+    if hasattr(type(values), "__dlpack__"):  # tensors: one type, no missing cells
         try:
-            return _array(np.from_dlpack(thing), what)
+            return _array(np.from_dlpack(values), argument)
         except (BufferError, RuntimeError, TypeError, ValueError):
-            raise _unknown(thing, what) from None
-    raise _unknown(thing, what)
+            raise _unknown(values, argument) from None
+    raise _unknown(values, argument)
 
 
-def _unknown(thing: Any, what: str) -> BadInput:
+def _unknown(value: Any, argument: str) -> BadInput:
     return BadInput(
-        f"Expected 2D array: {what} is an array, a list, or a frame of pandas, polars or pyarrow, and a "
-        f"{type(thing).__name__:.60} is none of them. Turn it into one first."
+        f"Expected 2D array: {argument} is an array, a list, or a frame of pandas, polars or pyarrow, and a "
+        f"{type(value).__name__:.60} is none of them. Turn it into one first."
     )
 
 
-def _array(given: NDArray[Any], what: str) -> NDArray[Any]:
+def _array(array: NDArray[Any], argument: str) -> NDArray[Any]:
     """Return a plain numpy array of the same type, with masked cells as missing."""
-    kind = given.dtype.kind
+    kind = array.dtype.kind
     if kind == "V":
-        raise BadInput(f"{what} is an array of records. Give a frame, or an array of rows and columns.")
-    if isinstance(given, np.ma.MaskedArray):
-        return _unmasked(given)
-    if type(given) not in _ARRAYS:
-        raise _unknown(given, what)
-    plain = given.view(np.ndarray)
+        raise BadInput(f"{argument} is an array of records. Give a frame, or an array of rows and columns.")
+    if isinstance(array, np.ma.MaskedArray):
+        return _unmasked(array)
+    if type(array) not in _ARRAYS:
+        raise _unknown(array, argument)
+    plain = array.view(np.ndarray)
     return np.asarray(plain, dtype=object) if kind == "T" else plain
 
 
-def _unmasked(given: "np.ma.MaskedArray[Any, Any]") -> NDArray[Any]:
-    mask, held = np.ma.getmaskarray(given), np.asarray(given.data)
-    kind = held.dtype.kind
+def _unmasked(masked: "np.ma.MaskedArray[Any, Any]") -> NDArray[Any]:
+    mask, data = np.ma.getmaskarray(masked), np.asarray(masked.data)
+    kind = data.dtype.kind
     with np.errstate(all="ignore"):
-        found = held.astype(np.float64 if kind in "iufb" else held.dtype if kind in "cmM" else object)
-    found[mask] = {"f": np.nan, "c": np.nan, "m": np.timedelta64("NaT"), "M": np.datetime64("NaT")}.get(
-        found.dtype.kind
+        filled = data.astype(np.float64 if kind in "iufb" else data.dtype if kind in "cmM" else object)
+    filled[mask] = {"f": np.nan, "c": np.nan, "m": np.timedelta64("NaT"), "M": np.datetime64("NaT")}.get(
+        filled.dtype.kind
     )
-    return found
+    return filled
 
 
-def _from_pandas(series: Any, what: str) -> NDArray[Any]:
+def _from_pandas(series: Any, argument: str) -> NDArray[Any]:
     arrays, kind = sys.modules["pandas"].arrays, series.dtype
     if isinstance(kind, np.dtype):
-        return _array(series.to_numpy(), what)
-    held = series.array
-    if isinstance(held, arrays.BooleanArray | arrays.IntegerArray | arrays.FloatingArray):
-        return np.asarray(held.to_numpy(dtype=np.float64, na_value=np.nan))
-    if isinstance(held, arrays.ArrowStringArray | arrays.StringArray) or kind.name in ("str", "string"):
-        return np.asarray(held.to_numpy(dtype=object))
-    if isinstance(held, arrays.ArrowExtensionArray):
+        return _array(series.to_numpy(), argument)
+    array = series.array
+    if isinstance(array, arrays.BooleanArray | arrays.IntegerArray | arrays.FloatingArray):
+        return np.asarray(array.to_numpy(dtype=np.float64, na_value=np.nan))
+    if isinstance(array, arrays.ArrowStringArray | arrays.StringArray) or kind.name in ("str", "string"):
+        return np.asarray(array.to_numpy(dtype=object))
+    if isinstance(array, arrays.ArrowExtensionArray):
         import pyarrow as pa
 
-        return _from_arrow(pa.array(held))
+        return _from_arrow(pa.array(array))
     if kind.name == "category":  # categories are mostly inferred from the cells, so their type is not declared
-        return np.asarray(_objects([*held.categories, None])[np.asarray(held.codes)])
-    if isinstance(held, arrays.SparseArray):
-        return _array(np.asarray(held.to_dense()), what)
-    if isinstance(held, arrays.DatetimeArray | arrays.PeriodArray | arrays.IntervalArray):
-        return _objects(list(held))
-    raise BadInput(f"{what} has a column of type {kind!s:.60}, which is not known here. Turn it into numbers or text.")
+        return np.asarray(_objects([*array.categories, None])[np.asarray(array.codes)])
+    if isinstance(array, arrays.SparseArray):
+        return _array(np.asarray(array.to_dense()), argument)
+    if isinstance(array, arrays.DatetimeArray | arrays.PeriodArray | arrays.IntervalArray):
+        return _objects(list(array))
+    raise BadInput(
+        f"{argument} has a column of type {kind!s:.60}, which is not known here. Turn it into numbers or text."
+    )
 
 
 def _from_polars(series: Any) -> NDArray[Any]:
@@ -282,11 +284,11 @@ def _decoded(column: Any) -> Any:
     kind = column.type
     while True:
         if pa.types.is_dictionary(kind):
-            chunks, kind = [one.dictionary_decode() for one in chunks], kind.value_type
+            chunks, kind = [chunk.dictionary_decode() for chunk in chunks], kind.value_type
         elif pa.types.is_run_end_encoded(kind):
-            chunks, kind = [pc.run_end_decode(one) for one in chunks], kind.value_type
+            chunks, kind = [pc.run_end_decode(chunk) for chunk in chunks], kind.value_type
         elif isinstance(kind, pa.BaseExtensionType):
-            chunks, kind = [one.storage for one in chunks], kind.storage_type
+            chunks, kind = [chunk.storage for chunk in chunks], kind.storage_type
         else:
             return pa.chunked_array(chunks, kind)
 
@@ -302,7 +304,7 @@ def _from_arrow(column: Any) -> NDArray[Any]:
         return np.asarray(column.to_numpy(zero_copy_only=False))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         column = column.cast(pa.large_binary())  # a cell that is not UTF-8 must not fail
-        return _objects([None if one is None else one.decode("utf-8", "replace") for one in column.to_pylist()])
+        return _objects([None if cell is None else cell.decode("utf-8", "replace") for cell in column.to_pylist()])
     try:
         return _objects(column.to_pylist())
     except Exception:  # a cell without a Python equivalent, such as a time in nanoseconds

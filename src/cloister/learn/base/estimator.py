@@ -155,8 +155,8 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
             return steps(part_of(meter, each.loss), each)
 
         model = self._train(of_rows, source.data, asked=source.asked)
-        told = {"rows of a unit": str(most), "a row": str(budget_share(self.spend).of_a_row(most).loss)}
-        self.release_ = replace(self.release_, parameters=told)
+        parameters = {"rows of a unit": str(most), "a row": str(budget_share(self.spend).of_a_row(most).loss)}
+        self.release_ = replace(self.release_, parameters=parameters)
         return model
 
     def _train_within(
@@ -181,20 +181,20 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state to pickle, with references in place of the ledger's or account's connection and key."""
-        kept = dict(super().__getstate__())
-        kept.pop("_meter", None)
+        state = dict(super().__getstate__())
+        state.pop("_meter", None)
         for name in ("ledger", "account"):
-            if isinstance(kept.get(name), Ledger | Account):
-                kept[name] = Payer.of(kept[name])
-        return kept
+            if isinstance(state.get(name), Ledger | Account):
+                state[name] = Payer.of(state[name])
+        return state
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted copy that shares the payer: a copied ledger would be a different one."""
-        told = {
+        parameters = {
             name: value if name in ("ledger", "account") else clone(value, safe=False)
             for name, value in self.get_params(deep=False).items()
         }
-        copy = type(self)(**told)
+        copy = type(self)(**parameters)
         for name in ("_metadata_request", "_sklearn_output_config"):  # set by set_output and metadata routing
             if hasattr(self, name):
                 setattr(copy, name, deepcopy(getattr(self, name)))
@@ -353,12 +353,14 @@ def _only_fits(frame: Any, module: str) -> bool:
         return True
     if module not in _ONLY_FIT or (_ONLY_FIT[module] and name not in _ONLY_FIT[module]):
         return False
-    asked = _UNLESS.get((module, name))
-    if asked is None:
+    attribute = _UNLESS.get((module, name))
+    if attribute is None:
         return True
     from sklearn.base import BaseEstimator
 
-    told = [
-        getattr(one, asked) for one in frame.f_locals.values() if isinstance(one, BaseEstimator) and hasattr(one, asked)
+    values = [
+        getattr(estimator, attribute)
+        for estimator in frame.f_locals.values()
+        if isinstance(estimator, BaseEstimator) and hasattr(estimator, attribute)
     ]
-    return bool(told) and not any(one is not None and one is not False for one in told)
+    return bool(values) and not any(value is not None and value is not False for value in values)

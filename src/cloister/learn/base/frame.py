@@ -110,7 +110,7 @@ def find_box(meter: PrivacyFilter, look: Callable[[], Floats], features: int, lo
     """
     noise = noise_for(root_above(features), features, loss)
     counts = meter.release(lambda: count_by_power(look()), noise)
-    ends = [bounds_of(one, noise, features) for one in counts]
+    ends = [bounds_of(histogram, noise, features) for histogram in counts]
     return Box(np.array([low for low, _ in ends]), np.array([high for _, high in ends]))
 
 
@@ -121,10 +121,10 @@ def squares(cells: Floats) -> Floats:
 
 def shorten(cells: Floats, longest: int) -> Floats:
     """Clip rows of integers to L2 norm `longest`, rounding towards zero."""
-    found = squares(cells)
-    over = found > float(longest) ** 2
+    squared = squares(cells)
+    over = squared > float(longest) ** 2
     if not over.any():
         return cells
     # Clip slightly below the bound, so that rounding of the factor cannot leave a row too long.
-    factor = np.where(over, longest * (1 - 1e-9) / np.sqrt(np.maximum(found, 1.0)), 1.0)
+    factor = np.where(over, longest * (1 - 1e-9) / np.sqrt(np.maximum(squared, 1.0)), 1.0)
     return np.asarray(np.trunc(cells * factor[:, None]))

@@ -77,8 +77,8 @@ class Box:
         """Prepare rows to predict: infinities become the bounds, a missing number their midpoint."""
         if np.isfinite(rows).all():
             return rows
-        known = np.where(np.isnan(rows), (self.low + self.high) / 2, rows)
-        return np.where(np.isinf(known), np.where(known > 0, self.high, self.low), known)
+        filled = np.where(np.isnan(rows), (self.low + self.high) / 2, rows)
+        return np.where(np.isinf(filled), np.where(filled > 0, self.high, self.low), filled)
 
 
 def check_ends(low: Any, high: Any, what: str = "bounds") -> None:
@@ -140,8 +140,8 @@ def _check_bounds(name: str, value: Any) -> None:
 
 def _check_whole(name: str, value: Any) -> None:
     most, optional = _WHOLE[name], name in _OPTIONAL
-    whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
-    if not whole and not (optional and value is None):
+    valid = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
+    if not valid and not (optional and value is None):
         raise BadInput(f"{name} is a public whole number from 1 to {most}{', or None' if optional else ''}.")
 
 
@@ -183,7 +183,7 @@ def check_asked(told: Mapping[str, Any]) -> None:
     if features is None:
         return
     # The order of the features is that of the list: a set has none, and an iterator can be read only once.
-    if not isinstance(features, list | tuple) or not all(isinstance(one, str) for one in features):
+    if not isinstance(features, list | tuple) or not all(isinstance(name, str) for name in features):
         raise BadInput("features is a list of names: features=['age', 'stay_days'].")
 
 
@@ -245,7 +245,9 @@ def read_values(given: Any) -> list[Any] | None:
     """Return a public list of single values (classes, categories) as a list; None for anything else."""
     listed = read_list(given)
     try:
-        single = listed is not None and not any(isinstance(one, Iterable) for one in {*listed} if not _is_text(one))
+        single = listed is not None and not any(
+            isinstance(value, Iterable) for value in {*listed} if not _is_text(value)
+        )
     except TypeError:  # a value that cannot be hashed
         return None
     return listed if single else None
@@ -258,8 +260,8 @@ def _is_text(value: Any) -> bool:
 def read_numbers(given: Any) -> Floats | None:
     """Return a public list of numbers as an array; None for anything else, and for a list with anything else in it."""
     listed = read_list(given)
-    found = [] if listed is None else [_real(one) for one in listed]
-    return None if listed is None or None in found else np.array(found, dtype=np.float64)
+    numbers = [] if listed is None else [_real(value) for value in listed]
+    return None if listed is None or None in numbers else np.array(numbers, dtype=np.float64)
 
 
 def _real(value: Any) -> float | None:
@@ -272,9 +274,9 @@ def _real(value: Any) -> float | None:
         return None
 
 
-def _may_be_bounds(given: Any) -> bool:
+def _may_be_bounds(bounds: Any) -> bool:
     """Return True if the type is one that bounds can have in some estimator; `read_box` reads what is in it."""
-    return given is None or wants_bounds(given) or isinstance(given, list | tuple | np.ndarray | Mapping)
+    return bounds is None or wants_bounds(bounds) or isinstance(bounds, list | tuple | np.ndarray | Mapping)
 
 
 def wants_bounds(bounds: Any) -> bool:
@@ -295,12 +297,12 @@ def read_box(bounds: Any, features: int) -> Box:
             "Deriving them from the data would leak; bounds='find' pays for finding them."
         )
     pair = isinstance(bounds, list | tuple | np.ndarray) and not isinstance(bounds, np.ma.MaskedArray)
-    ends = [_end(one, features) for one in bounds] if pair and _length(bounds) == 2 else []
+    ends = [_end(end, features) for end in bounds] if pair and _length(bounds) == 2 else []
     if len(ends) != 2 or ends[0] is None or ends[1] is None:
         dicts = " A dict is for trees, boosting and MixedNB." if isinstance(bounds, Mapping) else ""
         raise BadBounds(_form_of_bounds(features) + dicts)
     lows, highs = ends[0], ends[1]
-    if any(_real(one) is None for one in bounds) and not (lows < highs).all():
+    if any(_real(end) is None for end in bounds) and not (lows < highs).all():
         raise BadBounds(
             f"every lower bound must be below its upper bound, and both finite. {_form_of_bounds(features)}"
         )
@@ -312,12 +314,12 @@ def _length(bounds: Any) -> int:
     return 0 if isinstance(bounds, np.ndarray) and not bounds.ndim else len(bounds)
 
 
-def _end(given: Any, features: int) -> Floats | None:
+def _end(end: Any, features: int) -> Floats | None:
     """Return one end of the bounds for each feature; None if it is neither a number nor as many numbers."""
-    one = _real(given[()] if isinstance(given, np.ndarray) and not given.ndim else given)
-    if one is not None:
-        return np.full(features, one)
-    listed = read_numbers(given)
+    number = _real(end[()] if isinstance(end, np.ndarray) and not end.ndim else end)
+    if number is not None:
+        return np.full(features, number)
+    listed = read_numbers(end)
     return listed if listed is not None and len(listed) == features else None  # another length is not broadcast
 
 
@@ -358,14 +360,14 @@ class InputTable:
 
     def column(self, place: int) -> Floats:
         """Read a column of numbers; NaN where one is missing and there is no fill. Call it inside a step."""
-        found = numbers_in(self.columns[place])
-        return found if self.fill is None else _filled(found, self.fill)
+        values = numbers_in(self.columns[place])
+        return values if self.fill is None else _filled(values, self.fill)
 
     def numbers(self) -> Floats:
         """Read all columns as numbers. Call it inside a step."""
         if self._whole is not None and self._whole.dtype == np.float64:
             return self._whole if self.fill is None else _filled(self._whole, self.fill)
-        return np.column_stack([self.column(place) for place in range(self.width)])
+        return np.column_stack([self.column(index) for index in range(self.width)])
 
 
 def _filled(numbers: Floats, fill: float) -> Floats:
@@ -381,7 +383,7 @@ def read_table(rows: Any, fill: float | None = None, *, numbers: bool = True) ->
         numbers: True if all columns must have a type that can hold numbers.
     """
     fill = check_fill(fill)
-    columns, whole = read_rows(rows)
+    columns, array = read_rows(rows)
     names = frame_names(rows)
     if not columns:
         raise BadInput("Found array with 0 feature(s) while a minimum of 1 is required.")
@@ -389,7 +391,7 @@ def read_table(rows: Any, fill: float | None = None, *, numbers: bool = True) ->
         raise BadInput("Complex data not supported: give real and imaginary parts as columns of their own.")
     if numbers:
         check_numbers(columns)
-    return InputTable(tuple(columns), names, fill, whole)
+    return InputTable(tuple(columns), names, fill, array)
 
 
 def check_numbers(columns: Iterable[NDArray[Any]]) -> None:
@@ -440,29 +442,29 @@ def read_classes(classes: Any) -> NDArray[Any]:
 
 def read_labels(y: Any, classes: NDArray[Any], length: int) -> NDArray[Any]:
     """Return a column of labels as long as the rows, unchanged; checked by shape and type alone."""
-    given = _read_column(y, "labels", length)
-    if given.dtype.kind in "iufb" and not Categories(classes.tolist(), "y").numeric:
+    labels = _read_column(y, "labels", length)
+    if labels.dtype.kind in "iufb" and not Categories(classes.tolist(), "y").numeric:
         raise BadInput(
             "y is a column of numbers and the classes are words: every row would be left out. Write them alike, "
             "classes=[0, 1] for a y of 0 and 1."
         )
-    return given
+    return labels
 
 
 def read_goal(y: Any, length: int) -> NDArray[Any]:
     """Return a column of targets as long as the rows, unchanged; checked by shape and type alone."""
-    given = _read_column(y, "numbers", length)
-    if given.dtype.kind in "cmMV":
+    targets = _read_column(y, "numbers", length)
+    if targets.dtype.kind in "cmMV":
         raise BadInput("Unknown label type: y must be one column of numbers. Complex data not supported.")
-    return given
+    return targets
 
 
-def _read_column(y: Any, what: str, length: int) -> NDArray[Any]:
+def _read_column(y: Any, kind: str, length: int) -> NDArray[Any]:
     if y is None:
-        raise BadInput(f"y is one column of {what}, as long as X; requires y to be passed, but the target y is None.")
-    given = read_column(y)
-    if len(given) != length:
-        raise BadInput(f"y is one column of {what}, as long as X.")
+        raise BadInput(f"y is one column of {kind}, as long as X; requires y to be passed, but the target y is None.")
+    column = read_column(y)
+    if len(column) != length:
+        raise BadInput(f"y is one column of {kind}, as long as X.")
     if is_table(y):
         from sklearn.exceptions import DataConversionWarning
 
@@ -471,7 +473,7 @@ def _read_column(y: Any, what: str, length: int) -> NDArray[Any]:
             DataConversionWarning,
             stacklevel=4,
         )
-    return given
+    return column
 
 
 # Fitted attributes about the input
@@ -510,23 +512,23 @@ def read_answers(estimator: Any, rows: Any, fill: float | None = None, *, number
     return table
 
 
-def _check_names(estimator: Any, given: tuple[str | int, ...] | None) -> None:
+def _check_names(estimator: Any, names: tuple[str | int, ...] | None) -> None:
     """Refuse names other than those of the fit, or in another order; warn where only one side has names.
 
     As scikit-learn does, in its words, but for every kind of frame and for names that are whole numbers. A model
     without names takes columns by their place, so numbers that are no places are refused.
     """
-    kind, known = type(estimator).__name__, getattr(estimator, "feature_names_in_", None)
-    if known is None and given is not None:
-        if not isinstance(given[0], str):
+    kind, fitted_names = type(estimator).__name__, getattr(estimator, "feature_names_in_", None)
+    if fitted_names is None and names is not None:
+        if not isinstance(names[0], str):
             raise BadInput(f"X has numbered columns in another order, but {kind} was fitted without feature names.")
         warnings.warn(f"X has feature names, but {kind} was fitted without feature names", stacklevel=4)
-    elif known is not None and given is None:
+    elif fitted_names is not None and names is None:
         warnings.warn(f"X does not have valid feature names, but {kind} was fitted with feature names", stacklevel=4)
-    elif known is not None and given is not None and list(known) != list(given):
+    elif fitted_names is not None and names is not None and list(fitted_names) != list(names):
         lines = ["The feature names should match those that were passed during fit."]
-        lines += _some_names("Feature names unseen at fit time:", set(given) - set(known))
-        lines += _some_names("Feature names seen at fit time, yet now missing:", set(known) - set(given))
+        lines += _some_names("Feature names unseen at fit time:", set(names) - set(fitted_names))
+        lines += _some_names("Feature names seen at fit time, yet now missing:", set(fitted_names) - set(names))
         if len(lines) == 1:
             lines.append("Feature names must be in the same order as they were in fit.")
         raise BadInput("\n".join(lines) + _prepare_first(estimator))
@@ -534,7 +536,7 @@ def _check_names(estimator: Any, given: tuple[str | int, ...] | None) -> None:
 
 def _some_names(title: str, names: set[Any]) -> list[str]:
     listed = sorted(map(str, names))
-    return [title, *(f"- {one}" for one in listed[:5]), *(["- ..."] if len(listed) > 5 else [])] if listed else []
+    return [title, *(f"- {name}" for name in listed[:5]), *(["- ..."] if len(listed) > 5 else [])] if listed else []
 
 
 def _prepare_first(estimator: Any) -> str:

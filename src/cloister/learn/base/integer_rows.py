@@ -56,8 +56,8 @@ class ExactRows:
         One row moves each column of the result by at most `norm · 2^WEIGHT_BITS` in L2, times its weight. The unit of
         the result is `step / 2^WEIGHT_BITS`.
         """
-        whole = on_grid(weights * 2.0**WEIGHT_BITS, 2.0**WEIGHT_BITS)
-        columns = whole if whole.ndim > 1 else whole[:, None]  # also for no rows
+        integers = on_grid(weights * 2.0**WEIGHT_BITS, 2.0**WEIGHT_BITS)
+        columns = integers if integers.ndim > 1 else integers[:, None]  # also for no rows
         total = _in_blocks(columns, self.cells)
         return total if weights.ndim > 1 else total[0]
 
@@ -71,11 +71,11 @@ def on_grid(values: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
 
     The last step before a sum: it bounds a row's contribution, whatever was computed for the row before.
     """
-    found = np.trunc(np.clip(values, -limit, limit))
-    missing = np.isnan(found)
+    rounded = np.trunc(np.clip(values, -limit, limit))
+    missing = np.isnan(rounded)
     if missing.any():
-        found[missing] = 0.0
-    return found
+        rounded[missing] = 0.0
+    return rounded
 
 
 def _in_blocks(left: NDArray[np.float64], right: NDArray[np.float64]) -> Integers:

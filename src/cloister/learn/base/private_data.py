@@ -46,8 +46,8 @@ def read_names(
         raise BadInput("say which column of the schema to predict: target='readmitted'.")
     if features is None:
         name = data.relation(table, []).table
-        seen = data.relation(name, [one for one, term in data.columns(name).items() if not term.unit])
-        features = [one.name for one in seen.columns.values() if one.name != target and _usable(one)]
+        relation = data.relation(name, [column for column, term in data.columns(name).items() if not term.unit])
+        features = [column.name for column in relation.columns.values() if column.name != target and _usable(column)]
     chosen = tuple(dict.fromkeys(features))
     if not chosen or target in chosen:
         raise BadInput("features are columns of the table other than the target, at least one.")
@@ -69,11 +69,11 @@ def read_relation(
     if len(set(columns)) < len(columns):
         raise BadInput("name every column once: a feature twice, or the target among the features, tells nothing new.")
     relation: PrivateTable = data.relation(table, tuple(columns))
-    for one in relation.columns.values():
-        if not (_usable(one) or (unbounded and is_number(one))):
-            raise BadSchema(f"{one.name} has neither public bounds nor categories. Give them in the schema.")
-        if one.bounds is not None and is_number(one):
-            _check_bounds(one)
+    for column in relation.columns.values():
+        if not (_usable(column) or (unbounded and is_number(column))):
+            raise BadSchema(f"{column.name} has neither public bounds nor categories. Give them in the schema.")
+        if column.bounds is not None and is_number(column):
+            _check_bounds(column)
     return relation
 
 
@@ -104,17 +104,17 @@ def ends_of(column: Column) -> tuple[float, float]:
 def classes_of(relation: PrivateTable, target: str, classes: Sequence[Any] | None) -> NDArray[Any]:
     """Return the public values of a target, or those of them that were named."""
     column = relation.columns[target]
-    values = [one for one in _few_values(column) if one is not None]
+    values = [value for value in _few_values(column) if value is not None]
     if not values:
         raise BadSchema(f"{target} has no short list of public values. Give it categories in the schema.")
-    unknown = [] if classes is None else [one for one in classes if one not in values]
+    unknown = [] if classes is None else [value for value in classes if value not in values]
     if unknown:
-        told = ", ".join(repr(one) for one in values[:10]) + (", …" if len(values) > 10 else "")
+        examples = ", ".join(repr(value) for value in values[:10]) + (", …" if len(values) > 10 else "")
         raise BadSchema(
-            f"classes are among the public values of {target}, which is {column.type} in the schema: {told}. "
+            f"classes are among the public values of {target}, which is {column.type} in the schema: {examples}. "
             f"{unknown[0]!r:.40} is none of them."
         )
-    listed = [one for one in values if classes is None or one in set(classes)]
+    listed = [value for value in values if classes is None or value in set(classes)]
     if len(listed) < 2:
         raise BadSchema("a target has at least two public values.")
     return np.asarray(sorted(listed))

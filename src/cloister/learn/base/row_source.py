@@ -166,35 +166,39 @@ class FetchedTable:
     @property
     def asked(self) -> str:
         """Describe the columns that are read, for the ledger."""
-        what = f"{', '.join(self.features)} of {self.relation.table}"
+        columns = f"{', '.join(self.features)} of {self.relation.table}"
         most = self.relation.rows_each
-        return f"{what} for {self.target}, {most} rows of a unit at most" if self.target else f"{what}, {most} a unit"
+        return (
+            f"{columns} for {self.target}, {most} rows of a unit at most"
+            if self.target
+            else f"{columns}, {most} a unit"
+        )
 
     # Private: called inside a step, after the charge.
 
     def numbers(self) -> Floats:
         """Return numbers unchanged and an indicator for each category; all are 0 for a missing category."""
         if self._numbers is None:
-            found, parts = self._columns(), []
+            columns, parts = self._columns(), []
             for name in self.features:
                 if is_number(self._column(name)):
-                    parts.append(found[name][:, None])
+                    parts.append(columns[name][:, None])
                 else:
                     places = np.arange(len(values_of(self._column(name))))
-                    parts.append((found[name][:, None] == places).astype(np.float64))
+                    parts.append((columns[name][:, None] == places).astype(np.float64))
             self._numbers = np.column_stack(parts)
         return self._numbers
 
     def columns(self) -> Columns:
         """Return one array per column: numbers unchanged, categories as their values."""
-        found = self._columns()
+        arrays = self._columns()
         values = []
         for name in self.features:
             if is_number(self._column(name)):
-                values.append(found[name])
+                values.append(arrays[name])
                 continue
             listed = values_of(self._column(name))
-            values.append(np.array([*listed, None], dtype=object)[found[name]])  # None for an unlisted value
+            values.append(np.array([*listed, None], dtype=object)[arrays[name]])  # None for an unlisted value
         return Columns(tuple(values), self.features)
 
     def labels(self) -> NDArray[Any]:
@@ -232,8 +236,8 @@ def _codes(column: Any, facts: Column, listed: Sequence[Any]) -> Integers:
 
     kinds = {"integer": pa.int64(), "text": pa.string(), "boolean": pa.bool_()}
     kind = kinds[facts.type]
-    place = pc.index_in(column.cast(kind), value_set=pa.array(list(listed), type=kind))
-    return np.asarray(pc.fill_null(place, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
+    indices = pc.index_in(column.cast(kind), value_set=pa.array(list(listed), type=kind))
+    return np.asarray(pc.fill_null(indices, -1).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
 def fetch(
@@ -317,13 +321,13 @@ def read_input(
         source = fetch(X, target, features, table, classes=classes, kind=kind, fill=fill, find=find)
         check_names(source.parts)
         return source
-    given = read_table(X, fill)
+    rows = read_table(X, fill)
     if kind == "none":
-        return ArrayRows(given)
+        return ArrayRows(rows)
     if kind == "number":
-        return ArrayRows(given, read_goal(y, given.length))
+        return ArrayRows(rows, read_goal(y, rows.length))
     listed = read_classes(classes)
-    return ArrayRows(given, read_labels(y, listed, given.length), listed)
+    return ArrayRows(rows, read_labels(y, listed, rows.length), listed)
 
 
 def keep_input(estimator: Any, source: InputRows) -> None:

@@ -88,8 +88,8 @@ def radius_within(
     amount = float(loss.amount)
     noise = math.sqrt(1 / (2 * amount)) if loss.measure == "rho" else math.sqrt(2) / amount
     # Cells of pure noise would push the radius outwards: there are many, and they are wide.
-    kept = np.where(counts > 2 * noise, counts, 0.0)
-    total = kept.sum()
+    significant = np.where(counts > 2 * noise, counts, 0.0)
+    total = significant.sum()
     if total <= 0:
         return int(edges[-1]), 1.0
-    return int(edges[int(np.searchsorted(np.cumsum(kept), share * total))]), float(total)
+    return int(edges[int(np.searchsorted(np.cumsum(significant), share * total))]), float(total)

@@ -112,8 +112,8 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
         check_method(self, "joint")
         source = read_input(X, features=features, table=table, fill=self.fill, find=wants_bounds(self.bounds))
         steps = self._steps(source.numbers, source.width, source.bounds(self.bounds, self.data_norm))
-        found = self._train_rows(steps, source)
-        (self.cluster_centers_, self.cluster_sizes_, self.n_iter_), errors, self._box = found
+        fitted = self._train_rows(steps, source)
+        (self.cluster_centers_, self.cluster_sizes_, self.n_iter_), errors, self._box = fitted
         self.center_errors_, self.size_error_ = errors
         keep_input(self, source)
         return self
@@ -130,9 +130,13 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
                 box = find_box(meter, look, features, budget.part(_FINDING))
                 ground = read_ground((box.low, box.high), self.data_norm, features)
                 budget = BudgetShare(budget.part(1 - _FINDING))
-            found = cluster(meter, budget, ground, look, self.n_clusters, self.max_iter)
-            centres = ground.ends.clip(found.centres * ground.step + ground.centre)  # noise may leave the bounds
-            return (centres, found.counts, found.rounds), (found.blur * ground.step, found.miscount), ground.ends
+            clustering = cluster(meter, budget, ground, look, self.n_clusters, self.max_iter)
+            centres = ground.ends.clip(clustering.centres * ground.step + ground.centre)  # noise may leave the bounds
+            return (
+                (centres, clustering.counts, clustering.rounds),
+                (clustering.blur * ground.step, clustering.miscount),
+                ground.ends,
+            )
 
         return steps
 

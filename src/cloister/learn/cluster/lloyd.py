@@ -67,30 +67,30 @@ def cluster(
 
     Privacy: the whole budget: two histograms of lengths, one sum, and the rounds.
     """
-    kept: list[Floats] = []
+    loaded: list[Floats] = []
 
     def rows() -> Floats:
-        if not kept:
-            kept.append(ground.cells(look()))
-        return kept[0]
+        if not loaded:
+            loaded.append(ground.cells(look()))
+        return loaded[0]
 
     features, public = len(ground.centre), public_generator(meter.source)
     wide, _ = radius_within(meter, budget.part(_RADIUS), rows, 2**ground.bits, 0.98)
     everywhere = np.zeros((1, features))
     total, count, _ = _sums(meter, budget, _MIDDLE, rows, everywhere, wide, 2)
     middle = np.rint(shorten(total / max(float(count[0]), 1.0), wide))
-    radius, known = radius_within(meter, budget.part(_AGAIN), lambda: rows() - middle, 2 * wide, 0.9)
+    radius, row_count = radius_within(meter, budget.part(_AGAIN), lambda: rows() - middle, 2 * wide, 0.9)
     lloyd = 1 - _RADIUS - _MIDDLE - _AGAIN
-    rounds = most or _rounds(budget, lloyd, known, clusters, features)
+    rounds = most or _rounds(budget, lloyd, row_count, clusters, features)
     centres = np.rint(middle + _spread(clusters, features, 0.4 * radius, public))
     sizes, noise = np.zeros(clusters), 0.0
     for turn in range(rounds):
         sums, sizes, noise = _sums(meter, budget, lloyd / rounds, rows, centres, radius, 4)
-        centres = _moved(centres, sums, sizes, noise, known / clusters)
+        centres = _moved(centres, sums, sizes, noise, row_count / clusters)
         if turn < rounds // 2:
-            centres = _reseeded(centres, sizes, known / clusters, radius, public)
+            centres = _reseeded(centres, sizes, row_count / clusters, radius, public)
         centres = np.rint(middle + shorten(np.rint(centres - middle), 2 * radius))
-    blur = noise / np.maximum(sizes, 0.1 * known / clusters)
+    blur = noise / np.maximum(sizes, 0.1 * row_count / clusters)
     return Clustering(centres, np.maximum(sizes, 0.0), rounds, blur, noise / max(1, radius // 4))
 
 
@@ -125,11 +125,11 @@ def _sums(
         rows = look()
         nearest = _nearest(rows, centres)
         away = shorten(rows - centres[nearest], radius)
-        found = np.empty((clusters, features + 1), dtype=np.int64)
+        sums = np.empty((clusters, features + 1), dtype=np.int64)
         for j in range(features):  # integers below 2^53 in every partial sum: exact
-            found[:, j] = np.bincount(nearest, weights=away[:, j], minlength=clusters).astype(np.int64)
-        found[:, features] = np.bincount(nearest, minlength=clusters) * unit
-        return found
+            sums[:, j] = np.bincount(nearest, weights=away[:, j], minlength=clusters).astype(np.int64)
+        sums[:, features] = np.bincount(nearest, minlength=clusters) * unit
+        return sums
 
     released = np.asarray(meter.release(statistic, law), dtype=np.float64)
     return released[:, :-1], released[:, -1] / unit, math.sqrt(law.variance)

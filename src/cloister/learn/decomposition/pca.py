@@ -76,9 +76,9 @@ def main_directions(
     values, vectors = np.linalg.eigh(scatter)
     order = np.argsort(values)[::-1][:count]
     edge = 4 * noise**2 * len(values)
-    found = values[order]
-    spikes = np.where(found**2 > edge, (found + np.sqrt(np.maximum(found**2 - edge, 0.0))) / 2, 0.0)
-    spikes = np.where(found > 0, spikes, 0.0)
+    eigenvalues = values[order]
+    spikes = np.where(eigenvalues**2 > edge, (eigenvalues + np.sqrt(np.maximum(eigenvalues**2 - edge, 0.0))) / 2, 0.0)
+    spikes = np.where(eigenvalues > 0, spikes, 0.0)
     width = float(np.max(1 / np.asarray(scale))) ** 2
     freedom = max(rows - 1, 1.0)
     total = max(float(np.trace(scatter)), float(spikes.sum())) / freedom * width
@@ -100,8 +100,8 @@ def power(
             cells = look()
             # On a grid, so that every sum is an integer below 2^53: otherwise the rounding of one row's numbers could
             # depend on the other rows.
-            seen = (cells @ np.rint(basis * 2.0**_BASIS_BITS)) / 2.0**_BASIS_BITS
-            weights = shorten(on_grid(seen * (2.0**WEIGHT_BITS / CELLS), 2.0**22), 2**WEIGHT_BITS) / 2**WEIGHT_BITS
+            projected = (cells @ np.rint(basis * 2.0**_BASIS_BITS)) / 2.0**_BASIS_BITS
+            weights = shorten(on_grid(projected * (2.0**WEIGHT_BITS / CELLS), 2.0**22), 2**WEIGHT_BITS) / 2**WEIGHT_BITS
             return ExactRows(cells, 1.0, CELLS).weighted(weights)
 
         reach = CELLS * 2**WEIGHT_BITS
@@ -225,24 +225,24 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         self, meter: PrivacyFilter, budget: BudgetShare, look: Callable[[], Floats], frame: Frame, count: int
     ) -> Components:
         """Release the mean and the spread, then the directions around the mean."""
-        seen = probe_scale(meter, budget, frame, lambda: frame.rows(look()), None)
+        probe = probe_scale(meter, budget, frame, lambda: frame.rows(look()), None)
         rest = BudgetShare(budget.part(1 - SHARE))
-        longest = cautious_length(seen, frame, budget, _FARTHEST)
+        longest = cautious_length(probe, frame, budget, _FARTHEST)
 
         def cells(some: slice = slice(None)) -> Floats:
-            away = (frame.rows(look()[some]) - seen.middle) * (CELLS / longest)
+            away = (frame.rows(look()[some]) - probe.middle) * (CELLS / longest)
             return shorten(on_grid(away, 32.0 * CELLS), CELLS)
 
-        unit, mean = longest / CELLS, frame.centre + seen.middle / frame.scale
+        unit, mean = longest / CELLS, frame.centre + probe.middle / frame.scale
         if self.method == "power":
             directions, values = power(meter, rest, cells, frame.features, count, self._start(frame.features, count))
-            variance = values * unit**2 / seen.rows * float((1 / frame.scale).max()) ** 2
-            return Components(directions, variance, math.nan, mean, seen.rows)
-        widest = math.ceil(min(longest, 0.5 + abs(seen.middle).max()) / unit) if not frame.round else CELLS
+            variance = values * unit**2 / probe.rows * float((1 / frame.scale).max()) ** 2
+            return Components(directions, variance, math.nan, mean, probe.rows)
+        widest = math.ceil(min(longest, 0.5 + abs(probe.middle).max()) / unit) if not frame.round else CELLS
         d = frame.features
         reach = Reach(math.isqrt(d * CELLS**2) + 1, CELLS**2, min(widest, CELLS) ** 2 * CELLS**2)
         scatter, noise = release_matrix(meter, lambda: exact_product(len(look()), cells), reach.matrix, rest.loss)
-        return main_directions(scatter * unit**2, noise * unit**2, seen.rows, mean, frame.scale, count)
+        return main_directions(scatter * unit**2, noise * unit**2, probe.rows, mean, frame.scale, count)
 
     def _fit_engine(self, data: Any, features: Sequence[str] | None, table: str | None) -> Self:
         if not features:
@@ -255,11 +255,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         count = self._count(len(features))
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> Components:
-            whole, noise = release_matrix(meter, design.matrix, design.reach.matrix, budget.loss)
-            whole, noise = whole * design.unit, noise * design.unit
-            rows = max(float(whole[-1, -1]), 1.0)
-            middle = np.clip(whole[-1, :-1] / rows, -0.5, 0.5)
-            scatter = whole[:-1, :-1] - rows * np.outer(middle, middle)
+            gram, noise = release_matrix(meter, design.matrix, design.reach.matrix, budget.loss)
+            gram, noise = gram * design.unit, noise * design.unit
+            rows = max(float(gram[-1, -1]), 1.0)
+            middle = np.clip(gram[-1, :-1] / rows, -0.5, 0.5)
+            scatter = gram[:-1, :-1] - rows * np.outer(middle, middle)
             mean = design.centre + middle / design.scale
             # Relative to the widest column: fourth powers of its width may be beyond the range of floats.
             least = float(design.scale.min())
@@ -272,8 +272,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
 
     def _frame(self, features: int, box: Box | None) -> Frame:
         """Build the public frame, with one scale for all features, so that directions keep their meaning."""
-        found = None if box is None else (box.low, box.high)
-        frame = read_frame(self.bounds if found is None else found, self.data_norm, features)
+        bounds = None if box is None else (box.low, box.high)
+        frame = read_frame(self.bounds if bounds is None else bounds, self.data_norm, features)
         if frame.round:
             return frame
         # The smallest scale for all: a feature with narrower bounds stays within its part of [-1/2, 1/2].

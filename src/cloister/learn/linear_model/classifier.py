@@ -57,10 +57,10 @@ class LinearModel:
     @classmethod
     def of(cls, fitted: Fitted, frame: Frame, errors: Floats | None = None) -> "LinearModel":
         """Return the public part of a fit."""
-        plan, found = fitted.plan, fitted.survey
+        plan, probe = fitted.plan, fitted.survey
         weights, intercepts = fitted.model(frame)
-        told = cls(weights, intercepts, plan.steps, plan.clip, found.middle, plan.constant, errors)
-        return replace(told, stretch=found.stretch)
+        model = cls(weights, intercepts, plan.steps, plan.clip, probe.middle, plan.constant, errors)
+        return replace(model, stretch=probe.stretch)
 
     def places(self, scaled: Floats, frame: Frame) -> NDArray[np.int64]:
         """Return the index of the predicted class of each scaled row."""
@@ -86,10 +86,10 @@ class PrivateRows:
 
     def look(self) -> tuple[Floats, NDArray[np.int64]]:
         """Return the scaled rows and their classes. Call it inside a step, after the charge."""
-        known, kept = complete(self.source.numbers(), self.source.labels())
-        listed = kept >= 0
+        numbers, labels = complete(self.source.numbers(), self.source.labels())
+        listed = labels >= 0
         rows = self.frame.rows
-        return (rows(known), kept) if listed.all() else (rows(known[listed]), kept[listed])
+        return (rows(numbers), labels) if listed.all() else (rows(numbers[listed]), labels[listed])
 
 
 class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
@@ -122,12 +122,12 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """Find bounds if they are not public, then fit and store the model."""
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[LinearModel, Frame]:
-            seen = data
+            framed = data
             if wants_bounds(self.bounds):
                 box = find_box(meter, data.source.numbers, data.frame.features, budget.part(_FINDING))
-                seen = replace(data, frame=read_frame((box.low, box.high), self.data_norm, data.frame.features))
+                framed = replace(data, frame=read_frame((box.low, box.high), self.data_norm, data.frame.features))
                 budget = BudgetShare(budget.part(1 - _FINDING))
-            return learn(meter, budget, seen), seen.frame
+            return learn(meter, budget, framed), framed.frame
 
         model, frame = self._train_rows(steps, data.source)
         self.release_ = replace(self.release_, value=model)
@@ -156,5 +156,5 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
     def predict(self, rows: Any) -> NDArray[Any]:
         """Predict the class of each row."""
         scores = self.decision_function(rows)
-        place = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[place])
+        codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[codes])

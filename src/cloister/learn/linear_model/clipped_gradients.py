@@ -122,10 +122,10 @@ class ClippedRows:
 
 def _clipped(slopes: Floats, limits: Integers, *, pure: bool) -> Floats:
     """Clip each row's residuals to its limit, in integers."""
-    whole, most = np.trunc(slopes * 2**WEIGHT_BITS), limits[:, None].astype(np.float64)
-    if whole.shape[1] == 1:
-        return np.asarray(np.clip(whole, -most, most))
-    longest = np.abs(whole).sum(axis=1) if pure else np.sqrt(squares(whole))
+    integers, most = np.trunc(slopes * 2**WEIGHT_BITS), limits[:, None].astype(np.float64)
+    if integers.shape[1] == 1:
+        return np.asarray(np.clip(integers, -most, most))
+    longest = np.abs(integers).sum(axis=1) if pure else np.sqrt(squares(integers))
     # Clip slightly below the bound, so that rounding of the factor cannot leave a gradient too long.
     factor = most / np.maximum(longest, 1.0)[:, None] * (1 - 1e-9)
-    return np.asarray(np.where(factor < 1, np.trunc(whole * np.minimum(factor, 1.0)), whole))
+    return np.asarray(np.where(factor < 1, np.trunc(integers * np.minimum(factor, 1.0)), integers))

@@ -45,21 +45,21 @@ def optimism(found: ClassMoments) -> float:
     return float(found.counts.sum()) * spread * float(np.trace(inverse)) + chance
 
 
-def _scatter(found: ClassMoments) -> tuple[Floats, Floats]:
+def _scatter(moments: ClassMoments) -> tuple[Floats, Floats]:
     """Return the class means, and the inverse of the scatter within classes."""
-    means = np.clip(found.sums / found.counts[:, None], -1.0, 1.0)
-    within = found.products - (means.T * found.counts) @ means
+    means = np.clip(moments.sums / moments.counts[:, None], -1.0, 1.0)
+    within = moments.products - (means.T * moments.counts) @ means
     values, vectors = np.linalg.eigh(within)
-    inverse = (vectors / (np.maximum(values, 0.0) + _floor(found))) @ vectors.T
+    inverse = (vectors / (np.maximum(values, 0.0) + _floor(moments))) @ vectors.T
     return means, np.asarray(inverse)
 
 
-def _floor(found: ClassMoments) -> float:
+def _floor(moments: ClassMoments) -> float:
     """Return the floor of the scatter's eigenvalues.
 
     The largest eigenvalue of the noise is about 2 sqrt(features) deviations, and a mean's error must not be amplified.
     """
-    return found.product_noise * math.sqrt(len(found.products)) + found.line_noise + 1.0
+    return moments.product_noise * math.sqrt(len(moments.products)) + moments.line_noise + 1.0
 
 
 def taylor(found: ClassMoments) -> tuple[Floats, Floats]:
@@ -88,23 +88,23 @@ def moments_of_rows(
         line: sqrt(2) N in L2, (sqrt(features) + 1) N in L1. The upper triangle of cc' is sqrt((|c|⁴ + Σc⁴)/2) long,
         and its cells sum to (|c|₁² + |c|²)/2, in absolute value.
     """
-    one, d, k = 2**ROW_BITS, data.frame.features, len(data.classes)
-    cell = one if data.frame.round else math.ceil(one / math.sqrt(d))
+    norm, d, k = 2**ROW_BITS, data.frame.features, len(data.classes)
+    cell = norm if data.frame.round else math.ceil(norm / math.sqrt(d))
     reach = Sensitivity(
-        lines=whole_root(2 * one**2),
-        lines_l1=whole_root(d * one**2) + one,
-        products=whole_root(-(-(one**4 + cell**2 * one**2) // 2)),
-        products_l1=(d + 1) * one**2 // 2,
+        lines=whole_root(2 * norm**2),
+        lines_l1=whole_root(d * norm**2) + norm,
+        products=whole_root(-(-(norm**4 + cell**2 * norm**2) // 2)),
+        products_l1=(d + 1) * norm**2 // 2,
     )
 
     def look() -> tuple[Integers, Integers]:
         scaled, code = data.look()
-        rows = ExactRows(data.frame.cells(scaled), 1.0, one)
+        rows = ExactRows(data.frame.cells(scaled), 1.0, norm)
         of_class = (code[:, None] == np.arange(k)).astype(np.float64)
         lines = np.zeros((k, d + 1), dtype=np.int64)
         lines[:, :-1] = (of_class.T @ rows.cells).astype(np.int64)
-        lines[:, -1] = np.bincount(code, minlength=k) * one
+        lines[:, -1] = np.bincount(code, minlength=k) * norm
         return lines.ravel(), rows.products()[np.triu_indices(d)]
 
-    step = 2 * data.frame.reach / one
-    return release_class_moments(meter, budget, look, reach, (k, d), (1 / one, step, step**2), laplace=laplace)
+    step = 2 * data.frame.reach / norm
+    return release_class_moments(meter, budget, look, reach, (k, d), (1 / norm, step, step**2), laplace=laplace)

@@ -117,11 +117,11 @@ class EngineDesign:
     def reach(self) -> Reach:
         """Return the sensitivity of the moments to one unit. At most one indicator of a column is nonzero."""
         numbers, categories = self.kinds
-        ones = categories + 1  # with the constant
+        indicators = categories + 1  # with the constant
         return Reach(
-            first=numbers * self.edge + ones * ONE,
-            second=numbers * self.edge**2 + ones * ONE**2,
-            fourth=numbers * self.edge**4 + ones * ONE**4,
+            first=numbers * self.edge + indicators * ONE,
+            second=numbers * self.edge**2 + indicators * ONE**2,
+            fourth=numbers * self.edge**4 + indicators * ONE**4,
             target=0 if self.target is None else self.edge,
             weight=self.relation.most,
         )
@@ -140,25 +140,25 @@ class EngineDesign:
     def matrix(self) -> Any:
         """Return Z'Z of features, constant and target, as Python integers. Reads rows: call it inside a step."""
         parts = self._parts()
-        place = {part: at for at, part in enumerate(parts)}
+        positions = {part: at for at, part in enumerate(parts)}
         constant, size = len(parts), len(parts) + 1 + (self.target is not None)
-        whole = np.zeros((size, size), dtype=object)
-        numbers = [(name, place[name, None]) for name in self.features if (name, None) in place]
+        gram = np.zeros((size, size), dtype=object)
+        numbers = [(name, positions[name, None]) for name in self.features if (name, None) in positions]
         if self.target is not None:
             numbers.append((self.target, constant + 1))
-        groups = [name for name in self.features if (name, None) not in place]
+        groups = [name for name in self.features if (name, None) not in positions]
         bits = self.edge.bit_length()
-        made = [scaled_cell(self.relation, name, bits, self.fill) for name, _ in numbers]
-        cells = [replace(one, sql=exp.column(internal(f"cell{i}"), quoted=True)) for i, one in enumerate(made)]
-        rows = self.relation.with_columns({internal(f"cell{i}"): one.sql for i, one in enumerate(made)})
+        scaled = [scaled_cell(self.relation, name, bits, self.fill) for name, _ in numbers]
+        cells = [replace(value, sql=exp.column(internal(f"cell{i}"), quoted=True)) for i, value in enumerate(scaled)]
+        rows = self.relation.with_columns({internal(f"cell{i}"): value.sql for i, value in enumerate(scaled)})
         at = [where for _, where in numbers]
         for i, j, total in (
             *_of_numbers(rows, cells, at, constant),
-            *self._of_groups(rows, groups, cells, at, place, constant),
-            *self._of_pairs(rows, groups, place),
+            *self._of_groups(rows, groups, cells, at, positions, constant),
+            *self._of_pairs(rows, groups, positions),
         ):
-            whole[i, j] = whole[j, i] = total
-        return whole
+            gram[i, j] = gram[j, i] = total
+        return gram
 
     def _of_groups(
         self,
@@ -166,28 +166,28 @@ class EngineDesign:
         groups: Sequence[str],
         cells: Sequence[Value],
         at: Sequence[int],
-        place: Mapping[tuple[str, Any], int],
+        positions: Mapping[tuple[str, Any], int],
         constant: int,
     ) -> Iterator[Entry]:
         """Yield the counts of each category, and the sums of numbers by category."""
         tables = rows.tables([[rows.key(name)] for name in groups], cells)
         for name, (count, *sums) in zip(groups, tables, strict=True):
             for k, value in enumerate(values_of(self.relation.columns[name])):
-                here, total = place[name, value], int(count[k]) * ONE**2
-                yield here, here, total
-                yield here, constant, total
-                yield from ((here, other, int(one[k]) * ONE) for other, one in zip(at, sums, strict=True))
+                index, total = positions[name, value], int(count[k]) * ONE**2
+                yield index, index, total
+                yield index, constant, total
+                yield from ((index, other, int(totals[k]) * ONE) for other, totals in zip(at, sums, strict=True))
 
     def _of_pairs(
-        self, rows: PrivateTable, groups: Sequence[str], place: Mapping[tuple[str, Any], int]
+        self, rows: PrivateTable, groups: Sequence[str], positions: Mapping[tuple[str, Any], int]
     ) -> Iterator[Entry]:
         """Yield the counts of each combination of two columns' categories."""
         both = list(combinations(groups, 2))
         tables = rows.tables([[rows.key(name) for name in pair] for pair in both], [])
         for (left, right), [count] in zip(both, tables, strict=True):
             first, second = (values_of(self.relation.columns[name]) for name in (left, right))
-            for (one, other), total in zip(product(first, second), count, strict=True):
-                yield place[left, one], place[right, other], int(total) * ONE**2
+            for (value, other), total in zip(product(first, second), count, strict=True):
+                yield positions[left, value], positions[right, other], int(total) * ONE**2
 
     def _parts(self) -> list[tuple[str, Any]]:
         return [(name, value) for name, value, _ in self.parts]
@@ -212,7 +212,7 @@ def class_moments(
         or in total weight. Products as in `Reach`.
     """
     design = class_design(relation, features, target, classes, fill)
-    seen = replace(design, features=(*features, target))
+    with_target = replace(design, features=(*features, target))
     numbers, categories = design.kinds
     d, k, rows = len(design.names), len(classes), relation.most
     heavy = math.isqrt(len(features))  # counts are weighted like sums, so that they have less noise
@@ -227,25 +227,25 @@ def class_moments(
     )
 
     def look() -> tuple[Integers, Integers]:
-        whole = seen.matrix()
+        gram = with_target.matrix()
         places = slice(d, d + k)
-        counts = whole[places, places].diagonal() * heavy
-        lines = np.column_stack([whole[places, :d], counts])
-        return lines.ravel(), whole[:d, :d][np.triu_indices(d)]
+        counts = gram[places, places].diagonal() * heavy
+        lines = np.column_stack([gram[places, :d], counts])
+        return lines.ravel(), gram[:d, :d][np.triu_indices(d)]
 
-    one = 1 / (ONE**2 * relation.whole)
-    return release_class_moments(meter, budget, look, reach, (k, d), (one / heavy, one, one))
+    unit = 1 / (ONE**2 * relation.whole)
+    return release_class_moments(meter, budget, look, reach, (k, d), (unit / heavy, unit, unit))
 
 
 def class_design(
     relation: PrivateTable, features: tuple[str, ...], target: str, classes: Sequence[Any], fill: float | None
 ) -> EngineDesign:
     """Build a classifier's features, numbers between -1 and 1, on rows of the listed classes, from public facts."""
-    listed = exp.In(this=exp.column(target, quoted=True), expressions=[literal(one) for one in classes])
-    kept = replace(relation.columns[target], bounds=None, categories=tuple(classes))
-    if kept.type == "boolean":
-        kept = relation.columns[target]
-    rows = replace(relation.where(listed), columns={**relation.columns, target: kept})
+    listed = exp.In(this=exp.column(target, quoted=True), expressions=[literal(value) for value in classes])
+    column = replace(relation.columns[target], bounds=None, categories=tuple(classes))
+    if column.type == "boolean":
+        column = relation.columns[target]
+    rows = replace(relation.where(listed), columns={**relation.columns, target: column})
     design = EngineDesign(rows, features, None, fill, edge=ONE)
     design.check()
     return design
@@ -256,8 +256,8 @@ def _of_numbers(rows: PrivateTable, cells: Sequence[Value], at: Sequence[int], c
     pairs = list(combinations_with_replacement(range(len(cells)), 2))
     [(count, *sums)] = rows.tables([[]], [*cells, *(_product(cells[i], cells[j]) for i, j in pairs)])
     yield constant, constant, int(count[0]) * ONE**2
-    yield from ((where, constant, int(one[0]) * ONE) for where, one in zip(at, sums[: len(at)], strict=True))
-    yield from ((at[i], at[j], int(one[0])) for (i, j), one in zip(pairs, sums[len(at) :], strict=True))
+    yield from ((where, constant, int(totals[0]) * ONE) for where, totals in zip(at, sums[: len(at)], strict=True))
+    yield from ((at[i], at[j], int(totals[0])) for (i, j), totals in zip(pairs, sums[len(at) :], strict=True))
 
 
 def _product(left: Value, right: Value) -> Value:

@@ -150,18 +150,18 @@ def descend(
         Audited in tests/statistical/test_learn_logistic_audit.py.
     """
     data = ClippedRows(look)
-    found = probe_scale(meter, budget, frame, lambda: data.rows, rows)
-    room = affords(budget, found, frame.features)
+    probe = probe_scale(meter, budget, frame, lambda: data.rows, rows)
+    room = affords(budget, probe, frame.features)
     rich = newton if newton is not None else room > 1
-    kept = Fraction(1, 10) if rich and errors else Fraction(0)
-    left = 1 - SHARE - kept - (Curvature.SHARE if rich else 0)
-    if affords_stretch(budget, found, frame.features):
-        found, left = stretched(meter, budget, frame, data, found), left - SHARE
-    plan = make_plan(budget, found, residual, frame.features, float(left))
-    data.centre(found.middle, found.stretch, plan.constant, frame.farthest(found.middle, found.stretch))
+    reserved = Fraction(1, 10) if rich and errors else Fraction(0)
+    left = 1 - SHARE - reserved - (Curvature.SHARE if rich else 0)
+    if affords_stretch(budget, probe, frame.features):
+        probe, left = stretched(meter, budget, frame, data, probe), left - SHARE
+    plan = make_plan(budget, probe, residual, frame.features, float(left))
+    data.centre(probe.middle, probe.stretch, plan.constant, frame.farthest(probe.middle, probe.stretch))
     precondition: Any = 1.0 / (plan.smoothness / 3 + plan.ridge)
     if rich:
-        length = math.hypot(found.spread, plan.constant)
+        length = math.hypot(probe.spread, plan.constant)
         curvature = second_moments(meter, budget, data, length, room if budget.pure else 1.0)
         precondition = curvature.inverse(residual.steepest / _NEWTON, plan.ridge)
     bound = data.bound(plan.clip)
@@ -177,7 +177,7 @@ def descend(
         weights = weights + speed
         if step >= plan.steps - late:
             total += weights
-    return Fitted(total / late, found, plan, late, law.standard_error * data.worth, precondition, kept, data)
+    return Fitted(total / late, probe, plan, late, law.standard_error * data.worth, precondition, reserved, data)
 
 
 def make_plan(budget: BudgetShare, found: ScaleProbe, residual: Residual, features: int, left: float) -> DescentPlan:
@@ -191,10 +191,10 @@ def make_plan(budget: BudgetShare, found: ScaleProbe, residual: Residual, featur
     smoothness = residual.steepest * found.rows * length**2
     if budget.pure:
         clip *= _TYPICAL_L1 * math.sqrt(size)
-        one = math.sqrt(2) * clip / spend
+        step_noise = math.sqrt(2) * clip / spend
         # Pure losses add up, so T steps cost a factor sqrt(T) even when averaged.
-        steps = _between(math.sqrt(smoothness / (5 * one)), _FEWEST_STEPS, _MOST_PURE_STEPS)
-        noise = one * math.sqrt(steps)
+        steps = _between(math.sqrt(smoothness / (5 * step_noise)), _FEWEST_STEPS, _MOST_PURE_STEPS)
+        noise = step_noise * math.sqrt(steps)
     else:
         noise = clip / math.sqrt(2 * spend)
         steps = _between(smoothness / (15 * noise), _FEWEST_STEPS, _MOST_STEPS)

@@ -61,16 +61,16 @@ def solve(moments: Moments, penalty: Floats, unknown: float = _UNKNOWN) -> Fit:
     d, (noise_xx, noise_xy, _) = len(b), moments.noise
     values, vectors = np.linalg.eigh(matrix)
     edge = 2 * noise_xx * np.sqrt(d)
-    seen, sure = ((vectors * np.where(values > part * edge, values, 0.0)) @ vectors.T for part in (0.5, 1.0))
+    denoised, sure = ((vectors * np.where(values > part * edge, values, 0.0)) @ vectors.T for part in (0.5, 1.0))
     beta, tau = np.zeros(d), 0.05
     residual = _variance(moments, beta, moments.xy[-1] ** 2 / moments.rows)
     lever, noise = np.zeros((d, d)), np.eye(d)
     for _ in range(_ROUNDS):
-        noise = residual * seen + np.eye(d) * (noise_xy**2 + noise_xx**2 * (beta @ beta) + _LEAST_VARIANCE)
+        noise = residual * denoised + np.eye(d) * (noise_xy**2 + noise_xx**2 * (beta @ beta) + _LEAST_VARIANCE)
         noise += noise_xx**2 * (np.outer(beta, beta) - np.diag(beta**2))
-        weighed = np.linalg.solve(noise, seen)
+        weighed = np.linalg.solve(noise, denoised)
         prior = np.diag(np.append(np.full(d - 1, 1 / tau), 1 / _CONSTANT))
-        posterior = np.linalg.inv(seen @ weighed + prior)
+        posterior = np.linalg.inv(denoised @ weighed + prior)
         lever = posterior @ weighed.T
         beta = lever @ b
         tau = float(np.clip((beta[:-1] @ beta[:-1] + np.trace(posterior[:-1, :-1])) / max(d - 1, 1), 1e-6, 4.0))
@@ -99,8 +99,8 @@ def trimmed(moments: Moments, penalty: Floats) -> Fit:
     Section 6 of the paper: regularisation first, spectral trimming where the noisy objective is still unbounded.
     """
     values, vectors = np.linalg.eigh(moments.xx + np.diag(penalty) + 4 * moments.noise[0] * np.eye(len(moments.xy)))
-    kept = values > 1e-9 * max(float(values[-1]), 1.0)
-    inverse = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
+    positive = values > 1e-9 * max(float(values[-1]), 1.0)
+    inverse = np.where(positive, 1 / np.where(positive, values, 1.0), 0.0)
     beta = vectors @ (inverse * (vectors.T @ moments.xy))
     return Fit(beta, None, _variance(moments, beta))
 

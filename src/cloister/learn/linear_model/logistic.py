@@ -112,7 +112,7 @@ def counted(
         right = look()
         return np.array([int(right.sum()), int((~right).sum())], dtype=np.int64)
 
-    right, wrong = (float(one) for one in meter.release(both, noise))
+    right, wrong = (float(count) for count in meter.release(both, noise))
     # Laplace noise has longer tails than normal noise.
     hidden = noise.standard_error * max(_SURE, -math.log(0.05) / math.sqrt(2) if loss.measure == "epsilon" else 0.0)
     if rows < 1 or math.hypot(hidden / rows, _SURE / math.sqrt(2 * rows)) + _owed(parameters, rows) / 2 > _WIDEST:
@@ -121,11 +121,11 @@ def counted(
     least, most = max(total - math.sqrt(2) * hidden, 1.0), max(total + math.sqrt(2) * hidden, 1.0)
     chance = _SURE**2 * 2 * most * _SHARES * (1 - _SHARES)
     allowed = 0.5 + np.sqrt(hidden**2 * ((1 - _SHARES) ** 2 + _SHARES**2) + chance)
-    held = _SHARES[np.abs((1 - _SHARES) * right - _SHARES * wrong) <= allowed]
-    if not len(held):  # no share is consistent with the counts
+    shares = _SHARES[np.abs((1 - _SHARES) * right - _SHARES * wrong) <= allowed]
+    if not len(shares):  # no share is consistent with the counts
         return None
     step = float(_SHARES[1])
-    low, high = max(held[0] - step - _owed(parameters, least), 0.0), min(held[-1] + step, 1.0)
+    low, high = max(shares[0] - step - _owed(parameters, least), 0.0), min(shares[-1] + step, 1.0)
     share = right / total if total > 0 else 0.5
     return Forecast(float(np.clip(_corrected(share, parameters / least), low, high)), float(low), float(high))
 
@@ -252,29 +252,31 @@ class LogisticRegression(LinearClassifier):
             rows, labels = data.look()
             return np.asarray(model.places(rows, data.frame) == labels)
 
-        seen = counted(meter, budget.part(CHECK), right, model.coefficients.size + model.intercepts.size, count)
+        forecast = counted(meter, budget.part(CHECK), right, model.coefficients.size + model.intercepts.size, count)
         return (
-            model if seen is None else replace(model, accuracy=seen.accuracy, accuracy_interval=(seen.low, seen.high))
+            model
+            if forecast is None
+            else replace(model, accuracy=forecast.accuracy, accuracy_interval=(forecast.low, forecast.high))
         )
 
     def _descended(self, meter: PrivacyFilter, budget: BudgetShare, data: PrivateRows) -> tuple[LinearModel, float]:
         """Return the model and the approximate number of rows; 0 where noise hides it."""
         if self.method in ("quadratic", "functional"):
             laplace = self.method == "functional"
-            found = moments_of_rows(meter, budget, data, laplace=laplace)
-            weights, shift = (taylor if laplace else discriminant)(found)
+            moments = moments_of_rows(meter, budget, data, laplace=laplace)
+            weights, shift = (taylor if laplace else discriminant)(moments)
             features = weights * (2 * data.frame.scale)
-            count, noise = float(found.counts.sum()), found.line_noise / (2 * data.frame.reach)
-            known = count if count >= _LEAST_ROWS * noise * math.sqrt(len(data.classes)) else 0.0
-            return LinearModel(features, shift - features @ data.frame.centre, 1), known
+            count, noise = float(moments.counts.sum()), moments.line_noise / (2 * data.frame.reach)
+            rows = count if count >= _LEAST_ROWS * noise * math.sqrt(len(data.classes)) else 0.0
+            return LinearModel(features, shift - features @ data.frame.centre, 1), rows
         residual = Logistic() if len(data.classes) == 2 else Softmax(len(data.classes))
         newton = {"gradient": False, "newton": True}.get(self.method)
         binary = residual.outputs == 1
         fitted = descend(meter, budget, data.frame, residual, data.look, rows=self.rows, newton=newton, errors=binary)
         errors = _standard_errors(meter, budget, fitted, data.frame) if fitted.kept else None
         survey = fitted.survey
-        known = survey.rows if survey.rows >= _LEAST_ROWS * survey.noise else 0.0
-        return LinearModel.of(fitted, data.frame, errors), known
+        rows = survey.rows if survey.rows >= _LEAST_ROWS * survey.noise else 0.0
+        return LinearModel.of(fitted, data.frame, errors), rows
 
     def _fit_engine(
         self, data: PrivateData, target: str | None, features: Sequence[str] | None, table: str | None
@@ -283,13 +285,15 @@ class LogisticRegression(LinearClassifier):
         assert target is not None
         relation = read_relation(data, table, [*names, target])
         listed = classes_of(relation, target, self.classes)
-        told = relation, names, target, listed.tolist(), self.fill
-        design = class_design(*told)
+        facts = relation, names, target, listed.tolist(), self.fill
+        design = class_design(*facts)
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> LinearModel:
-            found = class_moments(meter, budget, *told)
-            weights, shift = discriminant(found)
-            accuracy = of_moments(found, weights[0], float(shift[0]), optimism(found)) if len(weights) == 1 else None
+            moments = class_moments(meter, budget, *facts)
+            weights, shift = discriminant(moments)
+            accuracy = (
+                of_moments(moments, weights[0], float(shift[0]), optimism(moments)) if len(weights) == 1 else None
+            )
             features = weights * design.scale
             return LinearModel(features, shift - features @ design.centre, 1, accuracy=accuracy)
 

@@ -111,8 +111,8 @@ def root_weights(margins: Floats) -> Floats:
 
 def _looked_up(table: Floats, margins: Floats) -> Floats:
     # Defined for every input: a NaN margin, from NaN weights, is looked up as the middle of the table.
-    place = on_grid(np.rint(margins * _FINE), _FAR * _FINE).astype(np.int64)
-    return np.asarray(table[place + _FAR * _FINE])
+    index = on_grid(np.rint(margins * _FINE), _FAR * _FINE).astype(np.int64)
+    return np.asarray(table[index + _FAR * _FINE])
 
 
 def _grid() -> Floats:

@@ -101,11 +101,11 @@ def release_matrix(
     """
 
     def upper() -> Integers:
-        whole = look()
-        return np.asarray(whole[np.triu_indices(len(whole))])
+        matrix = look()
+        return np.asarray(matrix[np.triu_indices(len(matrix))])
 
-    found, noise = release_sums(meter, upper, reach, loss)
-    return symmetric(found), noise
+    triangle, noise = release_sums(meter, upper, reach, loss)
+    return symmetric(triangle), noise
 
 
 def release_together(
@@ -129,12 +129,12 @@ def symmetric(upper: Floats) -> Floats:
 
 def once(look: Callable[[], Any]) -> Callable[[], Any]:
     """Cache `look` for several steps; it is computed inside the first."""
-    kept: list[Any] = []
+    cached: list[Any] = []
 
     def again() -> Any:
-        if not kept:
-            kept.append(look())
-        return kept[0]
+        if not cached:
+            cached.append(look())
+        return cached[0]
 
     return again
 

@@ -134,9 +134,9 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         check_method(self, *_SOLVERS)
         if is_dataset(X):
             return self._fit_dataset(X, target, features, table)
-        given = read_table(X, self.fill)
-        goal, width = read_goal(y, given.length), given.width
-        look = once(lambda: complete(given.numbers(), numbers_in(goal)))
+        columns = read_table(X, self.fill)
+        goal, width = read_goal(y, columns.length), columns.width
+        look = once(lambda: complete(columns.numbers(), numbers_in(goal)))
         public = self._public(width)
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[Regression, Box]:
@@ -145,15 +145,15 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
                 box = find_box(meter, lambda: np.column_stack(look()), width + 1, budget.part(_FINDING))
                 budget = BudgetShare(budget.part(1 - _FINDING))
             frame, ends = self._known(public, box)
-            seen = probe_scale(meter, budget, frame, lambda: frame.rows(look()[0]), None)
-            longest = cautious_length(seen, frame, budget, _FARTHEST)
-            table = RegressionRows(look, frame, ends, seen.middle, longest)
-            scaled = frame.centre + seen.middle / frame.scale, frame.scale
+            probe = probe_scale(meter, budget, frame, lambda: frame.rows(look()[0]), None)
+            longest = cautious_length(probe, frame, budget, _FARTHEST)
+            table = RegressionRows(look, frame, ends, probe.middle, longest)
+            scaled = frame.centre + probe.middle / frame.scale, frame.scale
             rest = BudgetShare(budget.part(1 - SHARE))
             return self._learn(meter, rest, table.look, table.reach, table.unit, scaled, ends), frame.ends
 
         self._keep(*self._train(steps))
-        keep_features(self, width, given.names)
+        keep_features(self, width, columns.names)
         return self
 
     def _fit_dataset(
@@ -199,14 +199,14 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         return frame, None if wants_bounds(self.target_bounds) else read_ends(self.target_bounds)
 
     def _known(
-        self, public: tuple[Frame | None, tuple[float, float] | None], found: Box | None
+        self, public: tuple[Frame | None, tuple[float, float] | None], box: Box | None
     ) -> tuple[Frame, tuple[float, float]]:
         """Return the frame and target bounds, as given or as found."""
         frame, ends = public
-        if found is not None and frame is None:
-            frame = read_frame((found.low[:-1], found.high[:-1]), self.data_norm, len(found.low) - 1)
-        if found is not None and ends is None:
-            ends = float(found.low[-1]), float(found.high[-1])
+        if box is not None and frame is None:
+            frame = read_frame((box.low[:-1], box.high[:-1]), self.data_norm, len(box.low) - 1)
+        if box is not None and ends is None:
+            ends = float(box.low[-1]), float(box.high[-1])
         assert frame is not None
         assert ends is not None
         return frame, ends
@@ -232,8 +232,8 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Floats:  # noqa: N803
         """Predict the target of each row, within the bounds of the target."""
         rows = read_answers(self, X, self.fill).numbers()
-        found = weighted(self._box.settle(rows), self.coef_) + self.intercept_
-        return np.asarray(np.clip(found, *self._target_ends))
+        predictions = weighted(self._box.settle(rows), self.coef_) + self.intercept_
+        return np.asarray(np.clip(predictions, *self._target_ends))
 
 
 # Ridge regression from noisy second moments.

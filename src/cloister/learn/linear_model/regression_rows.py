@@ -77,12 +77,12 @@ class RegressionRows:
     @property
     def reach(self) -> Reach:
         """Return the bounds on one row's integers."""
-        one, half, longest = int(1 / self._step), int(0.5 / self._step), self._most_cells
+        constant, half, longest = int(1 / self._step), int(0.5 / self._step), self._most_cells
         widest = longest if self._frame.round else min(longest, math.ceil((0.5 + abs(self.middle).max()) / self._step))
         return Reach(
-            first=math.isqrt(self._frame.features * longest**2) + 1 + one,
-            second=longest**2 + one**2,
-            fourth=widest**2 * longest**2 + one**4,
+            first=math.isqrt(self._frame.features * longest**2) + 1 + constant,
+            second=longest**2 + constant**2,
+            fourth=widest**2 * longest**2 + constant**4,
             target=half,
         )
 
@@ -131,11 +131,11 @@ def release_regression(
         places = np.triu_indices(d)
 
         def every() -> Any:
-            whole = look()
-            return np.concatenate([whole[:d, :d][places], whole[:d, d], whole[d:, d]])
+            matrix = look()
+            return np.concatenate([matrix[:d, :d][places], matrix[:d, d], matrix[d:, d]])
 
-        xx, xy, own, noise = release_together(meter, every, reach, d, budget.loss)
-        return Moments(xx * unit, xy * unit, own * unit, (noise * unit,) * 3)
+        xx, xy, square, noise = release_together(meter, every, reach, d, budget.loss)
+        return Moments(xx * unit, xy * unit, square * unit, (noise * unit,) * 3)
     # About half for products of features, half for those with the target, a little for the target's square.
     shares = (Fraction(49, 100), Fraction(49, 100), Fraction(2, 100))
     xx, first = release_matrix(meter, lambda: look()[:d, :d], reach.matrix, budget.part(shares[0]))

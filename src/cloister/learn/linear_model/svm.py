@@ -88,8 +88,8 @@ class LinearSVC(LinearClassifier):
         data = self._rows(X, y, target=target, features=features, table=table)
         loss = Hinge(1 if len(data.classes) == 2 else len(data.classes))
 
-        def learn(meter: PrivacyFilter, budget: BudgetShare, seen: PrivateRows) -> LinearModel:
-            return LinearModel.of(descend(meter, budget, seen.frame, loss, seen.look, rows=self.rows), seen.frame)
+        def learn(meter: PrivacyFilter, budget: BudgetShare, rows: PrivateRows) -> LinearModel:
+            return LinearModel.of(descend(meter, budget, rows.frame, loss, rows.look, rows=self.rows), rows.frame)
 
         self._fit(data, learn)
         return self

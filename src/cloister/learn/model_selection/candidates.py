@@ -73,9 +73,9 @@ def settled(model: Any) -> Any:
     """
     from sklearn.base import clone
 
-    found = _settle(clone(model))
-    paying_parts(found)
-    return found
+    copied = _settle(clone(model))
+    paying_parts(copied)
+    return copied
 
 
 def _settle(part: Any) -> Any:
@@ -102,25 +102,27 @@ def _settle(part: Any) -> Any:
             f"{kind.__name__:.60} learns from rows without paying, or is not known not to. Use its twin in "
             "cloister.learn, or a transformer without memory such as FunctionTransformer."
         )
-    told = part.get_params(deep=False)
-    if told.get("memory") is not None or told.get("transformer_weights") is not None:
+    parameters = part.get_params(deep=False)
+    if parameters.get("memory") is not None or parameters.get("transformer_weights") is not None:
         raise BadInput(
             f"a {kind.__name__} has neither memory nor transformer_weights here: the one keeps rows in files."
         )
     if getattr(part, "_skl_callbacks", None):
         raise BadInput(f"a {kind.__name__} has no callbacks here: they are given the rows. Leave them out.")
-    if "n_jobs" in told:
+    if "n_jobs" in parameters:
         part.n_jobs = 1
     if kind.__name__ != "Pipeline" and _get_output_config("transform", part)["dense"] == "polars":
         raise BadInput(
             f"a {kind.__name__} cannot return polars frames here: polars chooses a column's type by its cells, and "
             'fails on a cell of another type. Call set_output(transform="pandas") or "default".'
         )
-    held = _containers()[kind]
+    attribute = _containers()[kind]
     setattr(
-        part, held, [(name, _settle_step(kind, step), *_columns(rest)) for name, step, *rest in getattr(part, held)]
+        part,
+        attribute,
+        [(name, _settle_step(kind, step), *_columns(rest)) for name, step, *rest in getattr(part, attribute)],
     )
-    if "remainder" in told:
+    if "remainder" in parameters:
         part.remainder = _settle_step(kind, part.remainder)
     return part
 
@@ -163,23 +165,23 @@ def paying_parts(model: Any, *, fitted: bool = False) -> list[PrivateEstimator]:
         model: from `settled`.
         fitted: True for the fitted parts, which a ColumnTransformer keeps beside the others.
     """
-    found = _parts(model, fitted)
-    if not found:
+    parts = _parts(model, fitted)
+    if not parts:
         raise BadCandidates("there is no private estimator in it. Use one of cloister.learn.")
-    return [part for part in found if part.spend is not None or part is found[-1]]
+    return [part for part in parts if part.spend is not None or part is parts[-1]]
 
 
 def _parts(model: Any, fitted: bool) -> list[PrivateEstimator]:
     if isinstance(model, PrivateEstimator):
         return [model]
-    held = _containers().get(type(model))
-    if held is None:
+    attribute = _containers().get(type(model))
+    if attribute is None:
         return []
-    if fitted and hasattr(model, f"{held}_"):
-        inner = [step[1] for step in getattr(model, f"{held}_")]  # the remainder is last
+    if fitted and hasattr(model, f"{attribute}_"):
+        inner = [step[1] for step in getattr(model, f"{attribute}_")]  # the remainder is last
     else:
-        inner = [*(step[1] for step in getattr(model, held)), getattr(model, "remainder", None)]
-    return [part for one in inner for part in _parts(one, fitted)]
+        inner = [*(step[1] for step in getattr(model, attribute)), getattr(model, "remainder", None)]
+    return [part for step in inner for part in _parts(step, fitted)]
 
 
 def total_spend(model: Any) -> BudgetShare:
@@ -195,16 +197,16 @@ def payer_of(models: Sequence[Any], ledger: Any, account: Any) -> tuple[Any, Any
     model beside a ledger of the call, and two ledgers are refused.
     """
     parts = [part for model in models for part in paying_parts(model)]
-    accounts = [one for one in (account, *(part.account for part in parts)) if one is not None]
-    if len({_account_name(one) for one in accounts}) > 1 or (accounts and account is None and ledger is not None):
+    accounts = [payer for payer in (account, *(part.account for part in parts)) if payer is not None]
+    if len({_account_name(payer) for payer in accounts}) > 1 or (accounts and account is None and ledger is not None):
         raise BadInput(
             "models and the call name different payers. One account pays for all of it: give it to the call, or to "
             "the models, or to both."
         )
     if accounts:
         return ledger, accounts[0]
-    ledgers = [one for one in (ledger, *(part.ledger for part in parts)) if one is not None]
-    if len({_ledger_name(one) for one in ledgers}) > 1:
+    ledgers = [payer for payer in (ledger, *(part.ledger for part in parts)) if payer is not None]
+    if len({_ledger_name(payer) for payer in ledgers}) > 1:
         raise BadInput("models and the call name different ledgers. One pays for all of it.")
     return (ledgers[0] if ledgers else None), None
 
@@ -250,7 +252,7 @@ def read_candidates(models: Any, grid: Mapping[str, Sequence[Any]] | None) -> tu
     pairs = [(settled(clone(model).set_params(**change)), change) for model in listed for change in changes]
     if len(pairs) < 2:
         raise BadCandidates("a choice needs at least two candidates: several models, or a grid of parameters.")
-    return [one for one, _ in pairs], [change for _, change in pairs]
+    return [model for model, _ in pairs], [change for _, change in pairs]
 
 
 def read_pair(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:  # noqa: N803
@@ -298,11 +300,11 @@ def _every_part(model: Any) -> list[PrivateEstimator]:
     """Return the private parts of a model, given and fitted ones: a ColumnTransformer in another holds three copies."""
     if isinstance(model, PrivateEstimator):
         return [model]
-    held = _containers().get(type(model))
-    if held is None:
+    attribute = _containers().get(type(model))
+    if attribute is None:
         return []
-    steps = [step[1] for step in (*getattr(model, held), *getattr(model, f"{held}_", ()))]
-    return [part for one in (*steps, getattr(model, "remainder", None)) for part in _every_part(one)]
+    steps = [step[1] for step in (*getattr(model, attribute), *getattr(model, f"{attribute}_", ()))]
+    return [part for step in (*steps, getattr(model, "remainder", None)) for part in _every_part(step)]
 
 
 def take(rows: Any, places: Any) -> Any:

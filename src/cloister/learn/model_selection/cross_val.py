@@ -79,26 +79,28 @@ def cross_val_score(
     if scores.pure != fit.pure:
         raise BadLoss("the fits and the scores must be paid alike: both with a pure epsilon, or both with a rho.")
     noise = noise_for(root_above(2) * score.most, 2 * score.most, scores.loss)
-    rehearse(model, X, y, lambda one, rows, labels: (score.points(one, rows, labels), score.counted(one, labels)))
+    rehearse(
+        model, X, y, lambda fitted, rows, labels: (score.points(fitted, rows, labels), score.counted(fitted, labels))
+    )
 
     def steps(meter: PrivacyFilter, _budget: BudgetShare) -> NDArray[np.float64]:
         fold = uniform(cv, (len(y),), meter.source)
         models = [_fitted(meter, model, X, y, np.flatnonzero(fold != i)) for i in range(cv)]
 
         def look() -> NDArray[np.int64]:
-            held = [(one, np.flatnonzero(fold == i)) for i, one in enumerate(models)]
-            points = [score.points(one, take(X, at), take(y, at)) for one, at in held]
+            held_out = [(fitted, np.flatnonzero(fold == i)) for i, fitted in enumerate(models)]
+            points = [score.points(fitted, take(X, at), take(y, at)) for fitted, at in held_out]
             return np.array(
-                [points, [score.counted(one, take(y, at)) * score.most for one, at in held]], dtype=np.int64
+                [points, [score.counted(fitted, take(y, at)) * score.most for fitted, at in held_out]], dtype=np.int64
             )
 
         return np.asarray(meter.release(look, noise), dtype=np.float64)
 
-    asked = f"cross-validate {model!r} by {score.name} in {cv} folds"
+    request = f"cross-validate {model!r} by {score.name} in {cv} folds"
     total = fit.loss * cv + scores.loss
-    found, release = Search(total, *payer, random_state, asked).carry_out(steps)
-    weights = np.maximum(found[1], score.most)
-    share = np.clip(found[0] / weights, 0.0, 1.0)
+    released, release = Search(total, *payer, random_state, request).carry_out(steps)
+    weights = np.maximum(released[1], score.most)
+    share = np.clip(released[0] / weights, 0.0, 1.0)
     error = noise.standard_error * np.sqrt(1 + share**2) / weights * score.slope
     return replace(release, value=score.told(share), standard_error=error)
 

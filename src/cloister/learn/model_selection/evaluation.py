@@ -147,38 +147,41 @@ def _classes(meter: PrivacyFilter, loss: Loss, model: Any, trial: Trial) -> Eval
         columns, group = trial.rows()
         counts = np.zeros(groups * answers, dtype=np.int64)
         true = _codes(columns[trial.target], classes)
-        kept = (true >= 0) & (group >= 0)
+        mask = (true >= 0) & (group >= 0)
         # The model predicts even if there are no rows: an error must not reveal if there is one.
-        said = _codes(read_column(model.predict(prepare(model, _some(columns, kept)))), classes)
-        cell = (said == true[kept]) if answers == 2 else 2 * true[kept] + said
-        np.add.at(counts, group[kept] * answers + cell.astype(np.int64), 1)
+        predicted = _codes(read_column(model.predict(prepare(model, _some(columns, mask)))), classes)
+        cell = (predicted == true[mask]) if answers == 2 else 2 * true[mask] + predicted
+        np.add.at(counts, group[mask] * answers + cell.astype(np.int64), 1)
         return counts
 
     most = trial.relation.rows_each
     noise = noise_for(most, most, loss)
-    found = np.asarray(meter.release(look, noise), dtype=np.float64).reshape(groups, answers)
+    counted = np.asarray(meter.release(look, noise), dtype=np.float64).reshape(groups, answers)
     right = [1] if answers == 2 else [0, 3]
-    one, every = _Doubt(noise.standard_error, most, loss), _Doubt(noise.standard_error * math.sqrt(groups), most, loss)
-    each = replace(one, wrong=_WRONG / groups)  # simultaneous for all groups
-    whole = found.sum(axis=0)
+    single, every = (
+        _Doubt(noise.standard_error, most, loss),
+        _Doubt(noise.standard_error * math.sqrt(groups), most, loss),
+    )
+    each = replace(single, wrong=_WRONG / groups)  # simultaneous for all groups
+    total = counted.sum(axis=0)
 
     def by_group(wanted: Sequence[int], doubt: _Doubt) -> dict[str, Interval]:
-        return {_word(name): _share(row, wanted, doubt) for name, row in _pairs(trial, found)}
+        return {_word(name): _share(row, wanted, doubt) for name, row in _pairs(trial, counted)}
 
     baseline = Interval(None, None, None)
     if answers == 4:
-        larger = [2, 3] if whole[2:].sum() > whole[:2].sum() else [0, 1]
-        baseline = _share(whole, larger, every)
-    asked, two = bool(trial.group), answers == 4
+        larger = [2, 3] if total[2:].sum() > total[:2].sum() else [0, 1]
+        baseline = _share(total, larger, every)
+    grouped, two = bool(trial.group), answers == 4
     return Evaluation(
         "accuracy",
-        _share(whole, right, every),
+        _share(total, right, every),
         baseline,
-        every.count(float(whole.sum()), answers),
-        by_group(right, one) if asked else {},
-        _gap(by_group(right, each)) if asked else None,
-        by_group([1, 3], one) if asked and two else None,
-        _gap(by_group([1, 3], each)) if asked and two else None,
+        every.count(float(total.sum()), answers),
+        by_group(right, single) if grouped else {},
+        _gap(by_group(right, each)) if grouped else None,
+        by_group([1, 3], single) if grouped and two else None,
+        _gap(by_group([1, 3], each)) if grouped and two else None,
     )
 
 
@@ -235,13 +238,13 @@ def _share(cells: Floats, right: Sequence[int], doubt: _Doubt) -> Interval:
     return Interval(share, _end(held, share, 0.0), _end(held, share, 1.0))
 
 
-def _end(held: Callable[[float], bool], inside: float, outside: float) -> float:
-    """Return the farthest point that is held, from `inside` towards `outside`."""
-    if held(outside):
+def _end(contains: Callable[[float], bool], inside: float, outside: float) -> float:
+    """Return the farthest point that is contained, from `inside` towards `outside`."""
+    if contains(outside):
         return outside
     for _ in range(40):
         middle = (inside + outside) / 2
-        inside, outside = (middle, outside) if held(middle) else (inside, middle)
+        inside, outside = (middle, outside) if contains(middle) else (inside, middle)
     return outside
 
 
@@ -259,29 +262,32 @@ def _numbers(meter: PrivacyFilter, loss: Loss, model: Any, trial: Trial) -> Eval
         columns, group = trial.rows()
         counts = np.zeros(groups * (_STEPS + 1), dtype=np.int64)
         goal = numbers_in(columns[trial.target])
-        kept = ~np.isnan(goal) & (group >= 0)
-        said = numbers_in(read_column(model.predict(prepare(model, _some(columns, kept)))))
-        away = np.nan_to_num(np.abs(np.clip(said, low, high) - np.clip(goal[kept], low, high)), nan=high - low)
-        np.add.at(counts, group[kept] * (_STEPS + 1) + np.searchsorted(edges, away, side="left"), 1)
+        mask = ~np.isnan(goal) & (group >= 0)
+        predicted = numbers_in(read_column(model.predict(prepare(model, _some(columns, mask)))))
+        away = np.nan_to_num(np.abs(np.clip(predicted, low, high) - np.clip(goal[mask], low, high)), nan=high - low)
+        np.add.at(counts, group[mask] * (_STEPS + 1) + np.searchsorted(edges, away, side="left"), 1)
         return counts
 
     most = trial.relation.rows_each
     noise = noise_for(most, most, loss)
-    found = np.asarray(meter.release(look, noise), dtype=np.float64).reshape(groups, _STEPS + 1)
+    error_counts = np.asarray(meter.release(look, noise), dtype=np.float64).reshape(groups, _STEPS + 1)
     ends = np.append(edges, high - low)
-    one, every = _Doubt(noise.standard_error, most, loss), _Doubt(noise.standard_error * math.sqrt(groups), most, loss)
-    whole = found.sum(axis=0)
+    single, every = (
+        _Doubt(noise.standard_error, most, loss),
+        _Doubt(noise.standard_error * math.sqrt(groups), most, loss),
+    )
+    total = error_counts.sum(axis=0)
 
     def by_group(doubt: _Doubt) -> dict[str, Interval]:
-        return {_word(name): _median(row, ends, doubt) for name, row in _pairs(trial, found)}
+        return {_word(name): _median(row, ends, doubt) for name, row in _pairs(trial, error_counts)}
 
     return Evaluation(
         "median absolute error",
-        _median(whole, ends, every),
+        _median(total, ends, every),
         Interval(None, None, None),
-        every.count(float(whole.sum()), _STEPS + 1),
-        by_group(one) if trial.group else {},
-        _gap(by_group(replace(one, wrong=_WRONG / groups))) if trial.group else None,
+        every.count(float(total.sum()), _STEPS + 1),
+        by_group(single) if trial.group else {},
+        _gap(by_group(replace(single, wrong=_WRONG / groups))) if trial.group else None,
     )
 
 
@@ -308,11 +314,11 @@ def _median(cells: Floats, ends: Floats, doubt: _Doubt) -> Interval:
 
 def _reached(below: Floats, ends: Floats, share: float) -> float:
     """Return the point where a share of all rows is reached, interpolated within a cell."""
-    place = min(int(np.searchsorted(below, share)), len(ends) - 1)
-    if place == 0:
+    index = min(int(np.searchsorted(below, share)), len(ends) - 1)
+    if index == 0:
         return float(ends[0] * min(max(share / max(below[0], 1e-12), 0.0), 1.0))
-    part = (share - below[place - 1]) / max(below[place] - below[place - 1], 1e-12)
-    return float(ends[place - 1] + (ends[place] - ends[place - 1]) * min(max(part, 0.0), 1.0))
+    part = (share - below[index - 1]) / max(below[index] - below[index - 1], 1e-12)
+    return float(ends[index - 1] + (ends[index] - ends[index - 1]) * min(max(part, 0.0), 1.0))
 
 
 # Both
@@ -323,21 +329,21 @@ def _gap(groups: dict[str, Interval]) -> Interval:
 
     The largest true value is then at least the highest lower end, and the smallest at most the lowest upper end.
     """
-    known = [(one.value, one.low, one.high) for one in groups.values()]
-    told = np.array([one for one in known if None not in one], dtype=np.float64)
-    if len(told) < 2:
+    triples = [(interval.value, interval.low, interval.high) for interval in groups.values()]
+    complete = np.array([triple for triple in triples if None not in triple], dtype=np.float64)
+    if len(complete) < 2:
         return Interval(None, None, None)
-    values, lows, highs = told.T
+    values, lows, highs = complete.T
     low, high = max(float(lows.max() - highs.min()), 0.0), float(highs.max() - lows.min())
     return Interval(float(np.ptp(values)), low, high)
 
 
-def _pairs(trial: Trial, found: Floats) -> list[tuple[Any, Floats]]:
-    return list(zip(trial.labels, found, strict=True))
+def _pairs(trial: Trial, counts: Floats) -> list[tuple[Any, Floats]]:
+    return list(zip(trial.labels, counts, strict=True))
 
 
-def _some(columns: dict[str, NDArray[Any]], kept: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
-    return {name: one[kept] for name, one in columns.items()}
+def _some(columns: dict[str, NDArray[Any]], mask: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+    return {name: column[mask] for name, column in columns.items()}
 
 
 def _codes(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int64]:

@@ -56,18 +56,18 @@ class Portion:
 
     def relation(self, table: str | None, columns: Sequence[str]) -> PrivateTable:
         """Return the rows of these people. Nothing is read."""
-        found: PrivateTable = self._data.relation(table, columns)
+        rows: PrivateTable = self._data.relation(table, columns)
         if self._below is None:
-            return replace(found, engine=self.tables.engine)
-        if found.max_rows is None:
+            return replace(rows, engine=self.tables.engine)
+        if rows.max_rows is None:
             raise BadInput(
                 "here every row is a unit of its own, and no row can be held back the same way twice. "
                 "Train without an evaluation."
             )
         named = exp.Cast(this=exp.column(UNIT, quoted=True), to=exp.DataType.build("TEXT"))
-        hashed = exp.MD5(this=exp.DPipe(this=exp.Literal.string(f"{found.secret}|held back|"), expression=named))
+        hashed = exp.MD5(this=exp.DPipe(this=exp.Literal.string(f"{rows.secret}|held back|"), expression=named))
         limit = exp.Literal.string(f"{self._below:0{_DIGITS}x}")
-        return found.where((exp.LT if self._inside else exp.GTE)(this=hashed, expression=limit))
+        return rows.where((exp.LT if self._inside else exp.GTE)(this=hashed, expression=limit))
 
 
 def sides(data: PrivateData, one_in: int) -> tuple[Portion, Portion]:

@@ -44,17 +44,17 @@ class Scoring:
 
         Privacy: a row adds between 0 and `most` points.
         """
-        given = read_column(labels)
+        column = read_column(labels)
         # The model predicts even if there are no rows: an error must not reveal if there is one.
-        each = np.clip(self.share(model, rows, given), 0.0, 1.0)
+        each = np.clip(self.share(model, rows, column), 0.0, 1.0)
         return int(on_grid(each * self.most, self.most).astype(np.int64).sum())
 
     def counted(self, model: Any, labels: Any) -> int:
         """Return the number of scored rows; those without a listed label or a target are left out, as in `fit`."""
-        given = read_column(labels)
+        column = read_column(labels)
         if self.name == "neg_mean_squared_error":
-            return int((~np.isnan(numbers_in(given))).sum())
-        return int((codes(given, list(model.classes_)) >= 0).sum())
+            return int((~np.isnan(numbers_in(column))).sum())
+        return int((codes(column, list(model.classes_)) >= 0).sum())
 
 
 def read_scoring(name: str | None, *models: Any) -> Scoring:
@@ -84,23 +84,23 @@ def read_scoring(name: str | None, *models: Any) -> Scoring:
 
 def _said(model: Any, rows: Any, labels: NDArray[Any]) -> NDArray[Any]:
     """Return the model's predictions, exactly one per label: any other shape would be broadcast."""
-    found = read_column(model.predict(rows))
-    if len(found) != len(labels):
+    predictions = read_column(model.predict(rows))
+    if len(predictions) != len(labels):
         raise BadInput("a model gives one answer for each row.")
-    return found
+    return predictions
 
 
 def _right(model: Any, rows: Any, labels: NDArray[Any]) -> Floats:
-    true, said = (codes(one, list(model.classes_)) for one in (labels, _said(model, rows, labels)))
-    return np.asarray((true >= 0) & (true == said), dtype=np.float64)
+    true, predicted = (codes(column, list(model.classes_)) for column in (labels, _said(model, rows, labels)))
+    return np.asarray((true >= 0) & (true == predicted), dtype=np.float64)
 
 
 def _surprise(model: Any, rows: Any, labels: NDArray[Any]) -> Floats:
-    place, every = codes(labels, list(model.classes_)), np.asarray(model.predict_proba(rows))
-    if every.shape != (len(place), len(model.classes_)):
+    code, every = codes(labels, list(model.classes_)), np.asarray(model.predict_proba(rows))
+    if every.shape != (len(code), len(model.classes_)):
         raise BadInput("a model gives one probability for each row and class.")
-    likely = every[np.arange(len(place)), place]
-    return np.where(place < 0, 0.0, 1 + np.log(np.maximum(likely, math.exp(-_WORST))) / _WORST)
+    likely = every[np.arange(len(code)), code]
+    return np.where(code < 0, 0.0, 1 + np.log(np.maximum(likely, math.exp(-_WORST))) / _WORST)
 
 
 def _nearness(width: float) -> Callable[[Any, Any, NDArray[Any]], Floats]:

@@ -126,16 +126,18 @@ def select(
 
     def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[int, Any]:
         coins = uniform(_HELD_BACK, (len(y),), meter.source)
-        seen, held = np.flatnonzero(coins != 0), np.flatnonzero(coins == 0)
+        training, held_out = np.flatnonzero(coins != 0), np.flatnonzero(coins == 0)
         each = shares["trials"].split(len(candidates))
-        trials = [fit_within(meter, priced(one, each), take(X, seen), take(y, seen)) for one in candidates]
-        found = choose(meter, score, trials, lambda: (take(X, held), take(y, held)), shares["choice"])
+        trials = [
+            fit_within(meter, priced(candidate, each), take(X, training), take(y, training)) for candidate in candidates
+        ]
+        choice = choose(meter, score, trials, lambda: (take(X, held_out), take(y, held_out)), shares["choice"])
         if not refit:
-            return found, trials[found]
-        return found, fit_within(meter, priced(candidates[found], shares["final fit"]), X, y)
+            return choice, trials[choice]
+        return choice, fit_within(meter, priced(candidates[choice], shares["final fit"]), X, y)
 
-    asked = f"select among {candidates!r} by {score.name}"
-    (index, best), release = Search(spend, *payer, random_state, asked).carry_out(steps)
+    request = f"select among {candidates!r} by {score.name}"
+    (index, best), release = Search(spend, *payer, random_state, request).carry_out(steps)
     release = replace(release, value=best)
     for part in paying_parts(best, fitted=True):
         if hasattr(part, "release_"):  # absent on a transformer without columns

@@ -78,9 +78,9 @@ def calibrate(meter: PrivacyFilter, look: Callable[[], Any], most: int, whole: i
 
 def histogram(scores: NDArray[np.int64], bits: int, classes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Count the rows of each of two classes in each bin of scores, which have `bits` fractional bits."""
-    place = np.clip((scores >> bits) + HALF, 0, BINS - 1)
+    cell = np.clip((scores >> bits) + HALF, 0, BINS - 1)
     listed = classes >= 0
-    flat = (classes * BINS + place)[listed]
+    flat = (classes * BINS + cell)[listed]
     return np.bincount(flat, minlength=2 * BINS).astype(np.int64)
 
 
@@ -117,10 +117,10 @@ def _fit(counts: Floats, noise: float) -> CalibrationCurve:
 
 def _likelihood(counts: Floats, noise: float, odds: Floats) -> tuple[float, float]:
     """Return the mean log-likelihood of rows in cells above the noise, and its standard error due to noise."""
-    kept = counts[:, counts.sum(axis=0) > 3 * noise]
+    clear = counts[:, counts.sum(axis=0) > 3 * noise]
     logs = -np.logaddexp(0, np.stack([odds, -odds]))[:, counts.sum(axis=0) > 3 * noise]
-    rows = max(float(kept.sum()), 1.0)
-    return float((kept * logs).sum()) / rows, noise * float(np.sqrt((logs**2).sum())) / rows
+    rows = max(float(clear.sum()), 1.0)
+    return float((clear * logs).sum()) / rows, noise * float(np.sqrt((logs**2).sum())) / rows
 
 
 class BayesClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]

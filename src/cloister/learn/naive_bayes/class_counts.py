@@ -38,18 +38,18 @@ class ClassCounts:
 
     def codes(self) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
         """Return the class of each row, and the value of each feature; -1 for unlisted ones."""
-        each = [part.codes(one) for part, one in zip(self.features, self._columns, strict=True)]
+        each = [part.codes(column) for part, column in zip(self.features, self._columns, strict=True)]
         return codes(self._labels, list(self.classes)), each
 
     def counts(self) -> Any:
         """Return the size of each class, then classes × values for each feature."""
         label, each = self.codes()
         k = len(self.classes)
-        found = [np.bincount(label[label >= 0], minlength=k)]
+        tables = [np.bincount(label[label >= 0], minlength=k)]
         for part, code in zip(self.features, each, strict=True):
-            known = (label >= 0) & (code >= 0)
-            found.append(np.bincount((label * part.size + code)[known], minlength=k * part.size))
-        return np.concatenate(found).astype(np.int64)
+            listed = (label >= 0) & (code >= 0)
+            tables.append(np.bincount((label * part.size + code)[listed], minlength=k * part.size))
+        return np.concatenate(tables).astype(np.int64)
 
     def histogram(self, constants: NDArray[np.int64], odds: list[NDArray[np.int64]]) -> Any:
         """Return the histogram of scores by class.
@@ -59,10 +59,10 @@ class ClassCounts:
             odds: for each feature, the contribution of a value to the score: classes × values.
         """
         label, each = self.codes()
-        own = np.maximum(label, 0)
-        scores = constants[own].astype(np.int64)
+        own_class = np.maximum(label, 0)
+        scores = constants[own_class].astype(np.int64)
         for weights, code in zip(odds, each, strict=True):
-            scores += np.where(code >= 0, weights[own, np.maximum(code, 0)], 0)
+            scores += np.where(code >= 0, weights[own_class, np.maximum(code, 0)], 0)
         return histogram(scores, SCORE_BITS, label)
 
 
@@ -100,21 +100,21 @@ class EngineClassCounts:
         if self.relation.max_rows is not None:
             every = [[self._key()], *([self._key(), part.key] for part in self.features)]
             return np.concatenate([count for count, *_ in self.relation.tables(every)])
-        found = [self.pairs[0].sums([self._key()]).run(self.relation.engine)[0]]
+        tables = [self.pairs[0].sums([self._key()]).run(self.relation.engine)[0]]
         for part, rows in zip(self.features, self.pairs, strict=True):
-            found.append(rows.sums([self._key(), part.key]).run(rows.engine)[0])
-        return np.concatenate(found)
+            tables.append(rows.sums([self._key(), part.key]).run(rows.engine)[0])
+        return np.concatenate(tables)
 
     def histogram(self, constants: NDArray[np.int64], odds: list[NDArray[np.int64]]) -> Any:
         """Return the histogram, as `ClassCounts.histogram` does."""
         keys = [part.key for part in self.features]
         rows = self.relation.with_columns({internal(f"code{i}"): key.sql for i, key in enumerate(keys)})
 
-        def score_of(own: int) -> exp.Expression:
-            score: exp.Expression = long(literal(int(constants[own])))
+        def score_of(label: int) -> exp.Expression:
+            score: exp.Expression = long(literal(int(constants[label])))
             for i, (key, weights) in enumerate(zip(keys, odds, strict=True)):
                 code = exp.column(internal(f"code{i}"), quoted=True)
-                score = exp.Add(this=score, expression=_weight_of(code, list(key.values), weights[own].tolist()))
+                score = exp.Add(this=score, expression=_weight_of(code, list(key.values), weights[label].tolist()))
             return score
 
         return count_scores(rows, self._key(), (score_of(0), score_of(1)), SCORE_BITS)
@@ -122,7 +122,9 @@ class EngineClassCounts:
 
 def _weight_of(code: exp.Expression, values: list[Any], weights: list[int]) -> exp.Expression:
     """Return the weight of a value; none for NULL. Ordered bins are found by bisection."""
-    ordered = all(isinstance(one, int) and not isinstance(one, bool) for one in values) and values == sorted(values)
+    ordered = all(isinstance(value, int) and not isinstance(value, bool) for value in values) and values == sorted(
+        values
+    )
     if len(values) > 4 and ordered:
         middle = len(values) // 2
         ends = [

@@ -110,11 +110,11 @@ class ClassSums:
         """Return the histogram of scores by class."""
 
         def each(cells: Floats, code: NDArray[np.int64]) -> Any:
-            whole = cells.astype(np.int64)
-            scores = weights.constant + whole @ weights.linear.T + whole**2 @ weights.square.T
+            integers = cells.astype(np.int64)
+            scores = weights.constant + integers @ weights.linear.T + integers**2 @ weights.square.T
             if weights.fourth is not None:
                 for power, terms in enumerate(np.moveaxis(weights.fourth, 2, 0)):
-                    scores += (whole // _COARSE) ** power @ terms.T
+                    scores += (integers // _COARSE) ** power @ terms.T
             return histogram(np.where(code == 1, scores[:, 1], scores[:, 0]), _SCORE_BITS, code)
 
         return self._blocks(each)
@@ -151,9 +151,11 @@ class EngineClassSums:
 
     def _cells(self) -> tuple[PrivateTable, list[Value]]:
         """Return the rows with each feature on the integer grid."""
-        made = [scaled_cell(self.relation, name, _BITS, self.fill) for name in self.features]
-        rows = self.relation.with_columns({internal(f"cell{i}"): one.sql for i, one in enumerate(made)})
-        return rows, [replace(one, sql=exp.column(internal(f"cell{i}"), quoted=True)) for i, one in enumerate(made)]
+        values = [scaled_cell(self.relation, name, _BITS, self.fill) for name in self.features]
+        rows = self.relation.with_columns({internal(f"cell{i}"): value.sql for i, value in enumerate(values)})
+        return rows, [
+            replace(value, sql=exp.column(internal(f"cell{i}"), quoted=True)) for i, value in enumerate(values)
+        ]
 
     def sums(self) -> Any:
         """Return the sums, as `ClassSums.sums` does."""
@@ -167,27 +169,27 @@ class EngineClassSums:
         """Return sums and squares from one statement, run for the first step that needs either."""
         if not self._kept:
             rows, cells = self._cells()
-            squares = [Value(exp.Mul(this=one.sql, expression=one.sql.copy()), 0, one.reach**2) for one in cells]
+            squares = [Value(exp.Mul(this=cell.sql, expression=cell.sql.copy()), 0, cell.reach**2) for cell in cells]
             every = rows.sums([self._key()], [*cells, *squares]).run(rows.engine)
-            count, *found = (one.astype(object) for one in every)
-            self._kept.append(np.column_stack([count * ONE, *found[: len(cells)]]))
-            self._kept.append(np.column_stack(found[len(cells) :]))
+            count, *totals = (column.astype(object) for column in every)
+            self._kept.append(np.column_stack([count * ONE, *totals[: len(cells)]]))
+            self._kept.append(np.column_stack(totals[len(cells) :]))
         return self._kept[0], self._kept[1]
 
     def histogram(self, weights: Weights) -> Any:
         """Return the histogram, as `ClassSums.histogram` does."""
         rows, cells = self._cells()
-        fine = [one.sql for one in cells]
+        fine = [cell.sql for cell in cells]
         coarse = [exp.column(internal(f"coarse{i}"), quoted=True) for i in range(len(cells))]
         if weights.fourth is not None:
-            made = {one.name: _coarse(cell) for one, cell in zip(coarse, fine, strict=True)}
-            rows = rows.with_columns({**{one.name: one for one in fine}, **made})
+            coarse_cells = {column.name: _coarse(cell) for column, cell in zip(coarse, fine, strict=True)}
+            rows = rows.with_columns({**{cell.name: cell for cell in fine}, **coarse_cells})
 
-        def score_of(own: int) -> exp.Expression:
-            score: exp.Expression = long(literal(int(weights.constant[own])))
-            terms = [*zip(weights.linear[own], fine, repeat(1)), *zip(weights.square[own], fine, repeat(2))]
-            for i, one in enumerate(coarse if weights.fourth is not None else ()):
-                terms += [(weight, one, power) for power, weight in enumerate(weights.fourth[own, i])]  # type: ignore[index]
+        def score_of(label: int) -> exp.Expression:
+            score: exp.Expression = long(literal(int(weights.constant[label])))
+            terms = [*zip(weights.linear[label], fine, repeat(1)), *zip(weights.square[label], fine, repeat(2))]
+            for i, coarse_cell in enumerate(coarse if weights.fourth is not None else ()):
+                terms += [(weight, coarse_cell, power) for power, weight in enumerate(weights.fourth[label, i])]  # type: ignore[index]
             for weight, cell, power in terms:
                 if weight:
                     product: exp.Expression = long(literal(int(weight)))
@@ -216,13 +218,13 @@ def count_scores(
     score = exp.Case(ifs=[exp.If(this=second, true=scores[1])], default=scores[0])
     real = exp.Cast(this=exp.Paren(this=score), to=exp.DataType.build("DOUBLE"))
     placed = rows.with_columns({internal("place"): exp.Floor(this=exp.Mul(this=real, expression=literal(2.0**-bits)))})
-    place, low, high = exp.column(internal("place"), quoted=True), literal(float(-HALF)), literal(float(HALF - 1))
+    position, low, high = exp.column(internal("place"), quoted=True), literal(float(-HALF)), literal(float(HALF - 1))
     inside = exp.Case(
         ifs=[
-            exp.If(this=exp.LT(this=place, expression=low), true=low.copy()),
-            exp.If(this=exp.GT(this=place.copy(), expression=high), true=high.copy()),
+            exp.If(this=exp.LT(this=position, expression=low), true=low.copy()),
+            exp.If(this=exp.GT(this=position.copy(), expression=high), true=high.copy()),
         ],
-        default=place.copy(),
+        default=position.copy(),
     )
     key = GroupKey("score", long(inside), range(-HALF, BINS - HALF), "integer")
     return placed.sums([classes, key]).run(rows.engine)[0]

@@ -50,10 +50,10 @@ class CountFeature:
         if self.values is not None:
             return Categories(self.values, f"column {self.name}", exact=self.column is not None).codes(given)
         numbers = numbers_in(given)
-        known = ~np.isnan(numbers)
-        inside = np.clip(np.where(known, numbers, self.low), self.low, self.high)
+        present = ~np.isnan(numbers)
+        inside = np.clip(np.where(present, numbers, self.low), self.low, self.high)
         place_of = np.floor((inside - self.low) * (1 / ((self.high - self.low) / self.bins)))
-        return np.where(known, np.clip(place_of, 0, self.bins - 1), -1).astype(np.int64)
+        return np.where(present, np.clip(place_of, 0, self.bins - 1), -1).astype(np.int64)
 
     @property
     def key(self) -> GroupKey:
@@ -61,7 +61,7 @@ class CountFeature:
         if self.column is None:
             raise BadSchema("this feature does not come from a schema.")
         key = axis(self.column, self.bins or 1).key
-        return GroupKey(key.name, key.sql, tuple(one for one in key.values if one is not None), key.type)
+        return GroupKey(key.name, key.sql, tuple(value for value in key.values if value is not None), key.type)
 
 
 def read_features(names: Sequence[Any], categories: Any, bounds: Any, bins: int) -> tuple[CountFeature, ...]:
@@ -80,35 +80,35 @@ def read_features(names: Sequence[Any], categories: Any, bounds: Any, bins: int)
         raise BadSchema("categories names a column that is not there.")
     if isinstance(bounds, Mapping) and set(bounds) - set(names):
         raise BadSchema("bounds names a column that is not there.")
-    found = []
+    features = []
     for name in names:
         if name in categories:
             listed = tuple(read_values(categories[name]) or ())
             if not listed:
                 raise BadSchema(f"the categories of column {name} must be a list of different values, at least one.")
             Categories(listed, f"column {name}")
-            found.append(CountFeature(name, listed))
+            features.append(CountFeature(name, listed))
             continue
-        own = bounds.get(name) if isinstance(bounds, Mapping) else bounds
-        if own is None:
+        ends = bounds.get(name) if isinstance(bounds, Mapping) else bounds
+        if ends is None:
             raise BadBounds(f"column {name} has neither public categories nor bounds. Give one of them.")
-        box = read_box(own, 1)
-        found.append(CountFeature(name, None, float(box.low[0]), float(box.high[0]), bins))
-    return tuple(found)
+        box = read_box(ends, 1)
+        features.append(CountFeature(name, None, float(box.low[0]), float(box.high[0]), bins))
+    return tuple(features)
 
 
 def features_of_schema(columns: Sequence[Column], bins: int) -> tuple[CountFeature, ...]:
     """Read the features from a schema."""
-    found = []
+    features = []
     for column in columns:
         cells = axis(column, bins)
         if any(isinstance(label, tuple) for label in cells.labels):  # the ends of a bin
             low, high = (float(end) for end in column.bounds or (0, 1))  # type: ignore[arg-type]
-            found.append(CountFeature(column.name, None, low, high, bins, column))
+            features.append(CountFeature(column.name, None, low, high, bins, column))
         else:
-            listed = tuple(one for one in cells.labels if one is not None)
-            found.append(CountFeature(column.name, listed, bins=bins, column=column))
-    return tuple(found)
+            listed = tuple(label for label in cells.labels if label is not None)
+            features.append(CountFeature(column.name, listed, bins=bins, column=column))
+    return tuple(features)
 
 
 def find_features(
@@ -118,11 +118,11 @@ def find_features(
 
     Privacy: the loss, for one row added or removed.
     """
-    places = [i for i, one in enumerate(features) if one.values is None]
+    places = [i for i, feature in enumerate(features) if feature.values is None]
     if not places:
         return features
-    found = list(features)
+    bounded = list(features)
     box = find_box(meter, lambda: np.column_stack([numbers_in(columns[i]) for i in places]), len(places), loss)
     for i, low, high in zip(places, box.low, box.high, strict=True):
-        found[i] = replace(found[i], low=float(low), high=float(high))
-    return tuple(found)
+        bounded[i] = replace(bounded[i], low=float(low), high=float(high))
+    return tuple(bounded)

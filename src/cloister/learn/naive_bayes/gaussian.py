@@ -90,26 +90,26 @@ def _without_itself(model: _Model, noise: float) -> Weights:
     (constant, linear, square), prior = model.quadratic(), np.log(np.maximum(model.counts - 1, 1.0) / model.counts)
     # All terms of the row's own class, with the stretch; the classes are 0 and 1.
     less = 0.5 * (factor - 1) * model.means**2 / model.variances
-    own = constant + prior - less.sum(axis=1), factor * linear, factor * square
+    stretched = constant + prior - less.sum(axis=1), factor * linear, factor * square
     first, second, third = (
-        np.stack([given[1] - mine[0], mine[1] - given[0]])
-        for given, mine in zip((constant, linear, square), own, strict=True)
+        np.stack([plain[1] - mine[0], mine[1] - plain[0]])
+        for plain, mine in zip((constant, linear, square), stretched, strict=True)
     )
     if (model.variances[0] == model.variances[1]).all():
         return whole_weights(first, second, third)
     means, variances = model.means, model.variances
     away = [means**2 / variances - 1, -2 * means / variances, 1 / variances]  # z² - 1, the constant first
     fourth = np.zeros((*means.shape, 5))
-    for i, one in enumerate(away):
+    for i, term in enumerate(away):
         for j, other in enumerate(away):
-            fourth[..., i + j] += one * other
+            fourth[..., i + j] += term * other
     fourth *= np.array([1.0, -1.0])[:, None, None] / (2 * model.counts)[:, None, None]
     return whole_weights(first, second, third, fourth)
 
 
-def _likelier(one: CalibrationCurve, other: CalibrationCurve) -> bool:
+def _likelier(curve: CalibrationCurve, other: CalibrationCurve) -> bool:
     """Return True if rows are more likely under the first curve, beyond noise."""
-    (high, first), (low, second) = one.likelihood, other.likelihood
+    (high, first), (low, second) = curve.likelihood, other.likelihood
     return high - low > float(np.hypot(first, second))
 
 
@@ -200,10 +200,10 @@ class GaussianNB(BayesClassifier):
         def look() -> tuple[Floats, NDArray[np.int64]]:
             return complete(inputs.numbers(), codes(labels, list(listed)))  # type: ignore[return-value]
 
-        given = None if wants_bounds(self.bounds) else read_box(self.bounds, d)
+        given_box = None if wants_bounds(self.bounds) else read_box(self.bounds, d)
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> _Model:
-            box = given
+            box = given_box
             if box is None:
                 box = find_box(meter, lambda: look()[0], d, budget.part(_FINDING))
                 budget = BudgetShare(budget.part(1 - _FINDING))
@@ -244,8 +244,8 @@ class GaussianNB(BayesClassifier):
         )
 
         def look() -> Any:
-            found = rows.squares()
-            return found if "own" in kinds else found.sum(axis=0, keepdims=True)
+            squared = rows.squares()
+            return squared if "own" in kinds else squared.sum(axis=0, keepdims=True)
 
         second = np.asarray(meter.release(look, squares), dtype=np.float64) / (ONE**2 * rows.whole)
         models = [self._estimate(first, second, noise, box, kind) for kind in kinds]

@@ -130,13 +130,13 @@ class MixedNB(BayesClassifier):
         inputs, listed = read_table(X, numbers=False), read_classes(self.classes)
         columns, names = inputs.columns, inputs.names or range(inputs.width)
         find = wants_bounds(self._bounds())
-        given = read_features(list(names), self.categories, (-1, 1) if find else self._bounds(), self.bins)
+        given_parts = read_features(list(names), self.categories, (-1, 1) if find else self._bounds(), self.bins)
         labels = read_labels(y, listed, inputs.length)
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[_Model, tuple[CountFeature, ...]]:
-            parts = given
+            parts = given_parts
             if find:
-                parts = find_features(meter, budget.part(_FINDING), columns, given)
+                parts = find_features(meter, budget.part(_FINDING), columns, given_parts)
                 budget = BudgetShare(budget.part(1 - _FINDING))
             return self._learn(meter, budget, ClassCounts(columns, labels, listed, parts)), parts
 
@@ -175,19 +175,19 @@ class MixedNB(BayesClassifier):
         released = np.asarray(meter.release(rows.counts, noise), dtype=np.float64) / rows.whole
         deviation = noise.standard_error / rows.whole
         counts = np.maximum(released[:classes], 1.0)
-        ends = classes + classes * np.cumsum([one.size for one in parts])
-        tables = [one.reshape(classes, -1) for one in np.split(released[classes:], (ends - classes)[:-1])]
+        ends = classes + classes * np.cumsum([part.size for part in parts])
+        tables = [block.reshape(classes, -1) for block in np.split(released[classes:], (ends - classes)[:-1])]
         # Half a deviation is about the mean of an empty cell when negative counts are clipped to zero.
-        raised = [np.maximum(one, 0.0) + max(float(self.alpha) + deviation / 2, 1e-9) for one in tables]
-        logs = tuple(np.log(one / one.sum(axis=1, keepdims=True)) for one in raised)
+        raised = [np.maximum(table, 0.0) + max(float(self.alpha) + deviation / 2, 1e-9) for table in tables]
+        logs = tuple(np.log(table / table.sum(axis=1, keepdims=True)) for table in raised)
         if not curved:
             return _Model(counts, logs, CalibrationCurve())
         # Each row is scored without itself: by the same noisy counts less its own contribution. So the score carries no
         # more information about the row's class than a new row's.
         fewer = np.maximum(released[:classes] - 1, 1.0)
-        others = [_logs_without_one(one, full) for one, full in zip(tables, raised, strict=True)]
+        others = [_logs_without_one(table, full) for table, full in zip(tables, raised, strict=True)]
         constants = _whole(np.log([counts[1] / fewer[0], fewer[1] / counts[0]]))
-        odds = [_whole(np.stack([one[1] - less[0], less[1] - one[0]])) for one, less in zip(logs, others, strict=True)]
+        odds = [_whole(np.stack([log[1] - less[0], less[1] - log[0]])) for log, less in zip(logs, others, strict=True)]
         curve = calibrate(meter, lambda: rows.histogram(constants, odds), rows.most, rows.whole, budget.part(SHARE))
         return _Model(counts, logs, curve)
 
@@ -206,8 +206,8 @@ class MixedNB(BayesClassifier):
     def _joint(self, rows: Any) -> Floats:
         inputs = read_answers(self, rows, numbers=False)
         joint = np.tile(np.log(self.class_prior_), (inputs.length, 1))
-        for part, logs, given in zip(self._parts, self.feature_log_prob_, inputs.columns, strict=True):
-            code = part.codes(given)
+        for part, logs, column in zip(self._parts, self.feature_log_prob_, inputs.columns, strict=True):
+            code = part.codes(column)
             joint += np.where(code[:, None] >= 0, logs.T[np.maximum(code, 0)], 0.0)
         return joint
 

@@ -24,53 +24,53 @@ def prepare(model: Any, rows: Any) -> NDArray[Any]:
         model: fitted on a dataset, here or on a hub.
         rows: a frame, or a dict from column to values; other columns are ignored.
     """
-    known = list(rows) if isinstance(rows, Mapping) else list(frame_names(rows) or getattr(rows, "columns", []))
-    names = [str(one) for one in getattr(model, "feature_names_in_", ())]
+    columns = list(rows) if isinstance(rows, Mapping) else list(frame_names(rows) or getattr(rows, "columns", []))
+    names = [str(name) for name in getattr(model, "feature_names_in_", ())]
     if not names:
         raise BadInput("the model does not know the names of its features: give it rows as it was given them.")
-    parts = getattr(model, "_features", None) or [_guessed(known, name) for name in names]
-    made = _features(rows, known, parts)
-    if all(one.dtype.kind in "iufb" for one in made):
-        return np.column_stack([one.astype(np.float64) for one in made])
-    whole = np.empty((len(made[0]), len(made)), dtype=object)
-    for place, one in enumerate(made):
-        whole[:, place] = one
-    return whole
+    parts = getattr(model, "_features", None) or [_guessed(columns, name) for name in names]
+    features = _features(rows, columns, parts)
+    if all(feature.dtype.kind in "iufb" for feature in features):
+        return np.column_stack([feature.astype(np.float64) for feature in features])
+    table = np.empty((len(features[0]), len(features)), dtype=object)
+    for index, cells in enumerate(features):
+        table[:, index] = cells
+    return table
 
 
-def _column(given: Any) -> NDArray[Any]:
+def _column(values: Any) -> NDArray[Any]:
     """Return a column as an array; a list of only numbers becomes a numeric array."""
-    found = read_column(given)
-    if isinstance(given, list | tuple) and set(map(type, found.tolist())) <= {int, float, bool}:
-        return numbers_in(found)
-    return found
+    column = read_column(values)
+    if isinstance(values, list | tuple) and set(map(type, column.tolist())) <= {int, float, bool}:
+        return numbers_in(column)
+    return column
 
 
-def _features(rows: Any, known: list[Any], parts: Sequence[tuple[str, Any, str]]) -> list[NDArray[Any]]:
+def _features(rows: Any, columns: list[Any], parts: Sequence[tuple[str, Any, str]]) -> list[NDArray[Any]]:
     """Return the column of each feature."""
     codes: dict[str, tuple[list[Any], NDArray[Any]]] = {}
-    made = []
+    features = []
     for column, value, kind in parts:
-        if column not in known:
+        if column not in columns:
             raise BadInput(f"there is no column for the feature {column if value is None else f'{column}={value}'}.")
         if value is None:
-            made.append(_column(rows[column]))
+            features.append(_column(rows[column]))
         elif not kind:
-            made.append(np.asarray(Categories([value]).codes(read_column(rows[column])) == 0, dtype=np.float64))
+            features.append(np.asarray(Categories([value]).codes(read_column(rows[column])) == 0, dtype=np.float64))
         else:
             if column not in codes:
-                listed = [one for name, one, _ in parts if name == column]
+                listed = [value for name, value, _ in parts if name == column]
                 codes[column] = listed, Categories(listed, column, exact=True).codes(read_column(rows[column]))
-            listed, found = codes[column]
-            made.append(np.asarray(found == listed.index(value), dtype=np.float64))
-    return made
+            listed, code = codes[column]
+            features.append(np.asarray(code == listed.index(value), dtype=np.float64))
+    return features
 
 
-def _guessed(known: list[Any], name: str) -> tuple[str, Any, str]:
+def _guessed(columns: list[Any], name: str) -> tuple[str, Any, str]:
     """Return column, value and no type of a feature, by its name: for a model that an earlier version has kept."""
-    if name in known:
+    if name in columns:
         return name, None, ""
-    column = max((one for one in known if name.startswith(f"{one}=")), key=len, default=None)
+    column = max((candidate for candidate in columns if name.startswith(f"{candidate}=")), key=len, default=None)
     if column is None:
         raise BadInput(f"there is no column for the feature {name}.")
     return column, name.removeprefix(f"{column}="), ""

@@ -93,25 +93,25 @@ class QuantileTransformer(OneToOneFeatureMixin, TransformerMixin, PrivateEstimat
             raise BadInput("output_distribution is 'uniform' or 'normal'.")
         find = wants_bounds(self.bounds)
         source = read_input(X, features=features, table=table, fill=self.fill, find=find, numbers=True)
-        given = None if find else source.box(self.bounds)
-        box, self.ranks_ = self._train_rows(self._steps(source.numbers, source.width, given), source)
+        given_box = None if find else source.box(self.bounds)
+        box, self.ranks_ = self._train_rows(self._steps(source.numbers, source.width, given_box), source)
         keep_input(self, source)
         self.grid_ = np.linspace(box.low, box.high, _LEAVES + 1).T
         return self
 
     def _steps(
-        self, look: Callable[[], Floats], features: int, given: Box | None
+        self, look: Callable[[], Floats], features: int, given_box: Box | None
     ) -> Callable[[PrivacyFilter, BudgetShare], tuple[Box, Floats]]:
         look = complete_rows(look)
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[Box, Floats]:
-            box = given
+            box = given_box
             if box is None:
                 box = find_box(meter, look, features, budget.part(_FINDING))
                 budget = BudgetShare(budget.part(1 - _FINDING))
             noise = noise_for(root_above(features * _LEVELS), features * _LEVELS, budget.loss)
             released = np.asarray(meter.release(lambda: _tree(box.to_unit(look())), noise), dtype=np.float64)
-            return box, np.array([_ranks(one) for one in released])
+            return box, np.array([_ranks(nodes) for nodes in released])
 
         return steps
 
@@ -151,18 +151,18 @@ def _ranks(nodes: Floats) -> Floats:
     ends = np.cumsum([_BRANCH**level for level in range(1, _LEVELS + 1)])
     levels = np.split(nodes, ends[:-1])
     # Upwards: combine a node with the sum of its children, weighted by their noise.
-    known, variance = [levels[-1]], 1.0
-    for own in reversed(levels[:-1]):
-        below = known[0].reshape(-1, _BRANCH).sum(axis=1)
+    estimates, variance = [levels[-1]], 1.0
+    for measured in reversed(levels[:-1]):
+        below = estimates[0].reshape(-1, _BRANCH).sum(axis=1)
         share = 1 / (1 + 1 / (_BRANCH * variance))
-        known.insert(0, share * own + (1 - share) * below)
+        estimates.insert(0, share * measured + (1 - share) * below)
         variance = share
     # Downwards: distribute the parent's correction to its children in equal parts.
     for level in range(1, _LEVELS):
-        children = known[level].reshape(-1, _BRANCH)
-        children = children + (known[level - 1] - children.sum(axis=1))[:, None] / _BRANCH
-        known[level] = children.ravel()
-    below = np.concatenate([[0.0], np.cumsum(known[-1])])
+        children = estimates[level].reshape(-1, _BRANCH)
+        children = children + (estimates[level - 1] - children.sum(axis=1))[:, None] / _BRANCH
+        estimates[level] = children.ravel()
+    below = np.concatenate([[0.0], np.cumsum(estimates[-1])])
     rising = np.maximum.accumulate(below)
     falling = np.minimum.accumulate(below[::-1])[::-1]
     total = max(float(below[-1]), 1.0)

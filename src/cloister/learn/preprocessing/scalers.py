@@ -149,9 +149,9 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
         """
         find = wants_bounds(self.bounds) and self.spend is not None
         source = read_input(X, features=features, table=table, fill=self.fill, find=find, numbers=True)
-        given = None if find else source.box(self.bounds)
-        steps = self._steps(source.numbers, source.width, given)
-        paid = self._free(given) if self.spend is None else self._train_rows(steps, source)
+        given_box = None if find else source.box(self.bounds)
+        steps = self._steps(source.numbers, source.width, given_box)
+        paid = self._free(given_box) if self.spend is None else self._train_rows(steps, source)
         keep_input(self, source)
         self.mean_, self.var_ = paid
         self.scale_ = np.sqrt(self.var_)
@@ -162,12 +162,12 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
         return (box.low + box.high) / 2, (box.high - box.low) ** 2 / 12
 
     def _steps(
-        self, look: Callable[[], Floats], features: int, given: Box | None
+        self, look: Callable[[], Floats], features: int, given_box: Box | None
     ) -> Callable[[PrivacyFilter, BudgetShare], tuple[Floats, Floats]]:
         look = complete_rows(look)
 
         def steps(meter: PrivacyFilter, budget: BudgetShare) -> tuple[Floats, Floats]:
-            box = given
+            box = given_box
             if box is None:
                 box = find_box(meter, look, features, budget.part(_FINDING))
                 budget = BudgetShare(budget.part(1 - _FINDING))
@@ -250,9 +250,9 @@ class OneHotEncoder(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[mis
                 "the categories are public and must be given: categories=[['a', 'b'], ['x', 'y']]. Reading them off "
                 "data would tell which occur."
             )
-        given = read_table(X, numbers=False)
-        self._take(list(given.names or range(given.width)), self.categories)
-        keep_features(self, given.width, given.names)
+        inputs = read_table(X, numbers=False)
+        self._take(list(inputs.names or range(inputs.width)), self.categories)
+        keep_features(self, inputs.width, inputs.names)
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -263,28 +263,28 @@ class OneHotEncoder(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[mis
 
     def _take(self, names: list[Any], categories: Any) -> Self:
         self._parts = read_features(names, categories, None, 1)
-        self.categories_ = [np.asarray(one.values, dtype=object) for one in self._parts]
+        self.categories_ = [np.asarray(part.values, dtype=object) for part in self._parts]
         return self
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
         """Return the indicators. The result is as sensitive as the rows."""
         pairs = zip(self._parts, read_answers(self, X, numbers=False).columns, strict=True)
-        return np.column_stack([(one.codes(given)[:, None] == np.arange(one.size)) for one, given in pairs]).astype(
-            np.float64
-        )
+        return np.column_stack(
+            [(part.codes(column)[:, None] == np.arange(part.size)) for part, column in pairs]
+        ).astype(np.float64)
 
     def inverse_transform(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Return the category of each row and column; None where there is none."""
-        given, found, start = read_table(X).numbers(), [], 0
+        numbers, columns, start = read_table(X).numbers(), [], 0
         for listed in self.categories_:
-            part = given[:, start : start + len(listed)]
+            part = numbers[:, start : start + len(listed)]
             start += len(listed)
-            found.append(np.where(part.any(axis=1), listed[part.argmax(axis=1)], None))
-        return np.column_stack(found)
+            columns.append(np.where(part.any(axis=1), listed[part.argmax(axis=1)], None))
+        return np.column_stack(columns)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
         """Return names such as `ward_surgery` (column ward, category surgery), or `x0_surgery` without column names."""
-        names = [one.name if isinstance(one.name, str) else f"x{one.name}" for one in self._parts]
+        names = [part.name if isinstance(part.name, str) else f"x{part.name}" for part in self._parts]
         names = names if input_features is None else list(input_features)
         pairs = zip(names, self.categories_, strict=True)
         return np.array([f"{name}_{value}" for name, listed in pairs for value in listed], dtype=object)

@@ -49,9 +49,9 @@ class EachRow(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[misc]
             for value in _MADE_UP:
                 row = np.full((1, table.width), value)
                 fitted = _fitted(self.transformer, row)
-                found = None if fitted is None else _answer(fitted, row)
-                if found is not None:
-                    self.transformer_, self.width_ = fitted, found.shape[1]
+                transformed = None if fitted is None else _answer(fitted, row)
+                if transformed is not None:
+                    self.transformer_, self.width_ = fitted, transformed.shape[1]
                     return self
         raise BadInput(
             f"{type(self.transformer).__name__} fails on a made-up row. Here it is given one row at a time, as an "
@@ -61,21 +61,21 @@ class EachRow(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def transform(self, X: Any) -> Floats:  # noqa: N803
         """Transform each row alone; NaN in all columns where that fails."""
         rows = read_answers(self, X).numbers()
-        made = np.full((len(rows), self.width_), np.nan)
+        output = np.full((len(rows), self.width_), np.nan)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a warning would reveal a row
-            for place in range(len(rows)):
-                found = _answer(self.transformer_, rows[place : place + 1])
-                if found is not None and found.shape[1] == self.width_:
-                    made[place] = found[0]
-        return made
+            for index in range(len(rows)):
+                transformed = _answer(self.transformer_, rows[index : index + 1])
+                if transformed is not None and transformed.shape[1] == self.width_:
+                    output[index] = transformed[0]
+        return output
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Return the input names, if the number of columns is unchanged."""
         names = getattr(self, "feature_names_in_", None) if input_features is None else input_features
         if names is None or len(names) != self.width_:
             name = type(self.transformer).__name__.lower()
-            names = [f"{name}{place}" for place in range(self.width_)]
+            names = [f"{name}{index}" for index in range(self.width_)]
         return np.array(list(names), dtype=object)
 
 
@@ -90,10 +90,10 @@ def _fitted(transformer: Any, row: Floats) -> Any:
 def _answer(transformer: Any, row: Floats) -> Floats | None:
     """Return the transform of one row; None if it fails in any way."""
     try:
-        found = np.asarray(transformer.transform(row.copy()), dtype=np.float64)
+        transformed = np.asarray(transformer.transform(row.copy()), dtype=np.float64)
     except Exception:
         return None
-    return found if found.ndim == 2 and len(found) == 1 else None
+    return transformed if transformed.ndim == 2 and len(transformed) == 1 else None
 
 
 class Passthrough(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -122,7 +122,7 @@ class Passthrough(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         table = read_answers(self, X, numbers=False)
         if all(column.dtype.kind in "iufb" for column in table.columns):
             return table.numbers()
-        made = np.empty((table.length, table.width), dtype=object)
-        for place, column in enumerate(table.columns):
-            made[:, place] = column if column.dtype == object else np.fromiter(column, dtype=object, count=len(column))
-        return made
+        cells = np.empty((table.length, table.width), dtype=object)
+        for index, column in enumerate(table.columns):
+            cells[:, index] = column if column.dtype == object else np.fromiter(column, dtype=object, count=len(column))
+        return cells

@@ -138,11 +138,11 @@ class _Sums:
         def statistic() -> Integers:
             places = self._places()
             added = look(places).T
-            found = np.zeros((outputs, int(self.sizes.sum())))
-            for place in places:  # feature by feature: no copy of all cells
+            cell_sums = np.zeros((outputs, int(self.sizes.sum())))
+            for cells in places:  # feature by feature: no copy of all cells
                 for k in range(outputs):  # integers far below 2^53: exact
-                    found[k] += np.bincount(place, weights=added[k], minlength=found.shape[1])
-            return found.T.astype(np.int64)
+                    cell_sums[k] += np.bincount(cells, weights=added[k], minlength=cell_sums.shape[1])
+            return cell_sums.T.astype(np.int64)
 
         sums = np.asarray(self.meter.release(statistic, law), dtype=np.float64)
         totals = np.add.reduceat(sums, self.starts, axis=0)
@@ -176,24 +176,24 @@ def boost(
     pace = min(0.5, 1.5 / math.sqrt(len(data.axes)))
     before = np.zeros_like(values), np.zeros(task.outputs), values, intercept
     for turn in range(rounds):
-        whole = np.rint(values * _GRID), np.rint((intercept - step.means @ values) * _GRID)
+        rounded = np.rint(values * _GRID), np.rint((intercept - step.means @ values) * _GRID)
 
-        def residuals(places: Integers, whole: tuple[Floats, Floats] = whole) -> Floats:
-            margins = sum((whole[0][place] for place in places), start=whole[1]) / _GRID
+        def residuals(places: Integers, grid_values: tuple[Floats, Floats] = rounded) -> Floats:
+            margins = sum((grid_values[0][cells] for cells in places), start=grid_values[1]) / _GRID
             # Within a multiple of the norm, so that squares sum exactly and `shorten` bounds the row, whatever it is.
-            found = on_grid(task.residuals(margins, data.look()[1]) * _UNIT, 32.0 * longest)
-            return shorten(found, longest)
+            integers = on_grid(task.residuals(margins, data.look()[1]) * _UNIT, 32.0 * longest)
+            return shorten(integers, longest)
 
         released, total, noise = sums.release(part, longest, task.outputs, residuals)
         noise /= _UNIT
         step.prepare(noise / math.sqrt(rounds))
-        here = released / _UNIT, total / _UNIT, values, intercept
-        if _turned(here[0], before[0], noise):
-            pace, here = pace / 2, before  # overshoot, as features are correlated: halve the step
-        before = here
+        state = released / _UNIT, total / _UNIT, values, intercept
+        if _turned(state[0], before[0], noise):
+            pace, state = pace / 2, before  # overshoot, as features are correlated: halve the step
+        before = state
         now = pace if turn < _FIRST else pace * _FIRST / turn
-        values = here[2] + now * step.of(here[0], here[1], here[2])
-        intercept = here[3] + now * here[1] / (task.curvature * rows)
+        values = state[2] + now * step.of(state[0], state[1], state[2])
+        intercept = state[3] + now * state[1] / (task.curvature * rows)
     centred = values - np.repeat(step.by_feature(values), sums.sizes, axis=0)
     return Additive(data.axes, centred, step.errors(), intercept, counts, rounds)
 
@@ -213,8 +213,8 @@ def _worthwhile(budget: BudgetShare, rows: float, features: int, task: Task) -> 
 
 def _turned(gradient: Floats, before: Floats, noise: float) -> bool:
     """Return True if the gradient reverses its direction, beyond noise."""
-    known = np.square(before).sum() + noise**2 * gradient.size
-    return float((gradient * before).sum()) < -3 * noise * float(np.sqrt(known))
+    variance = np.square(before).sum() + noise**2 * gradient.size
+    return float((gradient * before).sum()) < -3 * noise * float(np.sqrt(variance))
 
 
 def _counted(sums: _Sums, share: Fraction) -> tuple[Floats, float]:
@@ -223,9 +223,9 @@ def _counted(sums: _Sums, share: Fraction) -> tuple[Floats, float]:
     None is less than noise can hide, nor less than one row in all: a spend so large that its noise is zero would leave
     nothing to divide by.
     """
-    found, total, noise = sums.release(share, 1, 1, lambda places: np.ones((places.shape[1], 1)))
+    released, total, noise = sums.release(share, 1, 1, lambda places: np.ones((places.shape[1], 1)))
     rows = max(float(total[0]), 2 * noise, 1.0)
-    floored = np.maximum(found[:, 0], max(2 * noise, 1e-9))
+    floored = np.maximum(released[:, 0], max(2 * noise, 1e-9))
     by_feature = np.add.reduceat(floored, sums.starts)
     return np.asarray(floored * np.repeat(rows / by_feature, sums.sizes)), rows
 
@@ -260,12 +260,12 @@ class _Step:
 
     def of(self, gradient: Floats, total: Floats, values: Floats) -> Floats:
         """Return the step for each value."""
-        found = np.empty_like(values)
+        steps = np.empty_like(values)
         for i, cells in enumerate(self.slices):
             centred = gradient[cells] - np.outer(self.means[cells], total)
             pull = self.noise**2 * (self.precisions[i] @ values[cells])
-            found[cells] = self.inverses[i] @ (self.hessians[i] @ centred - pull)
-        return found
+            steps[cells] = self.inverses[i] @ (self.hessians[i] @ centred - pull)
+        return steps
 
     def by_feature(self, values: Floats) -> Floats:
         """Return the mean of each feature's values over rows."""
@@ -273,12 +273,12 @@ class _Step:
 
     def errors(self) -> Floats:
         """Return the standard errors of (H² + s² P)⁻¹ H g, where g has noise s and sampling variance scatter · H."""
-        found = np.empty(len(self.counts))
+        deviations = np.empty(len(self.counts))
         for cells, inverse, hessian in zip(self.slices, self.inverses, self.hessians, strict=True):
             through = inverse @ hessian
             spread = through @ (self.scatter * hessian + self.noise**2 * np.eye(len(hessian))) @ through.T
-            found[cells] = np.sqrt(np.maximum(np.diag(spread), 0.0))
-        return found
+            deviations[cells] = np.sqrt(np.maximum(np.diag(spread), 0.0))
+        return deviations
 
 
 def _precision(axis: BinnedFeature, spread: float) -> Floats:

@@ -134,8 +134,8 @@ class GradientBoostingClassifier(ClassifierMixin, Boosting):  # type: ignore[mis
     def predict(self, rows: Any) -> NDArray[Any]:
         """Predict the class of each row."""
         scores = self.decision_function(rows)
-        place = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
-        return np.asarray(self.classes_[place])
+        codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[codes])
 
     def predict_proba(self, rows: Any) -> Floats:
         """Return the probability of each class.
@@ -157,7 +157,7 @@ class GradientBoostingClassifier(ClassifierMixin, Boosting):  # type: ignore[mis
     def shape_chart(self, feature: Any) -> Any:
         """Return an Altair chart of one feature's contribution to the log-odds."""
         self._check_fitted()
-        outputs = ["margin"] if len(self.classes_) == 2 else [str(one) for one in self.classes_]
+        outputs = ["margin"] if len(self.classes_) == 2 else [str(label) for label in self.classes_]
         return chart(self.shapes_, feature, outputs, "added to the log-odds")
 
 

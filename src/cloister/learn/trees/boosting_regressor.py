@@ -161,16 +161,16 @@ def _survey(meter: PrivacyFilter, loss: Loss, data: BinnedRows, target: _Target)
         cell = np.searchsorted(edges[1:-1], target.scaled(data.look()[1]), side="right")
         return np.bincount(cell, minlength=_CELLS).astype(np.int64)
 
-    found = noisy_counts(meter, look, loss)
+    counts = noisy_counts(meter, look, loss)
     amount = float(loss.amount)
     noise = (1 / (2 * amount)) ** 0.5 if loss.measure == "rho" else 2**0.5 / amount
-    kept = np.where(found > 2 * noise, found, 0.0)
-    if kept.sum() <= 0:
+    significant = np.where(counts > 2 * noise, counts, 0.0)
+    if significant.sum() <= 0:
         return 0.0, 1.0
     middles = (edges[:-1] + edges[1:]) / 2
     # With few rows, cells of pure noise are among those kept: they shrink the mean to the middle of the bounds.
-    mean = float(kept @ middles) / (float(kept.sum()) + noise * _CELLS**0.5)
-    variance = float(np.average((middles - mean) ** 2, weights=kept))
+    mean = float(significant @ middles) / (float(significant.sum()) + noise * _CELLS**0.5)
+    variance = float(np.average((middles - mean) ** 2, weights=significant))
     return mean, max(variance**0.5, 1.0 / _CELLS)
 
 

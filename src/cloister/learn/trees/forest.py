@@ -72,19 +72,19 @@ def grow_at_random(meter: PrivacyFilter, budget: BudgetShare, data: BinnedRows, 
 
     def counts() -> list[Integers]:
         rows, labels = data.look()
-        own = uniform(count, (len(rows),), meter.source)
-        found: list[Integers] = []
+        assigned = uniform(count, (len(rows),), meter.source)
+        leaf_counts: list[Integers] = []
         for tree, shape in enumerate(shapes):
-            place = shape.leaves(rows[own == tree]) * classes + labels[own == tree]
-            found.extend(np.bincount(place, minlength=2**depth * classes).reshape(-1, classes).astype(np.int64))
-        return found
+            cell = shape.leaves(rows[assigned == tree]) * classes + labels[assigned == tree]
+            leaf_counts.extend(np.bincount(cell, minlength=2**depth * classes).reshape(-1, classes).astype(np.int64))
+        return leaf_counts
 
     kind = PermuteAndFlip if budget.pure else Exponential
     choice = Apart(kind.for_loss(1, budget.part(Fraction(1)), monotone=True))
     labels = np.asarray(meter.release(counts, choice)).reshape(count, -1)
     return [
-        Tree(one.axes, one.features, one.cells, _shares(leaf, classes))
-        for one, leaf in zip(shapes, labels, strict=True)
+        Tree(shape.axes, shape.features, shape.cells, _shares(leaf, classes))
+        for shape, leaf in zip(shapes, labels, strict=True)
     ]
 
 
@@ -230,8 +230,10 @@ class RandomForestClassifier(TreeClassifier):
         assert data.classes is not None
         classes = len(data.classes)
         loss = budget.part(_COUNTS)
-        found = noisy_counts(meter, lambda: np.bincount(data.look()[1], minlength=classes).astype(np.int64), loss)
-        rows = max(float(found.sum()), 1.0)
+        class_counts = noisy_counts(
+            meter, lambda: np.bincount(data.look()[1], minlength=classes).astype(np.int64), loss
+        )
+        rows = max(float(class_counts.sum()), 1.0)
         left = 1 - _COUNTS
         if self.method == "auto":
             plan = _size(budget, rows)
@@ -242,7 +244,7 @@ class RandomForestClassifier(TreeClassifier):
         share = (left - (SHARE if clear else 0)) / trees
         some = math.ceil(self.max_features * len(data.axes))
         grown = [grow(meter, budget, data, depth, share, some) for _ in range(trees)]
-        forest = _added(grown, np.maximum(found, max(_noise(loss), _LEAST * rows)))
+        forest = _added(grown, np.maximum(class_counts, max(_noise(loss), _LEAST * rows)))
         return _calibrated(forest, meter, budget.part(SHARE), data) if clear else forest
 
     def _trees(self) -> Sequence[Tree]:
@@ -298,7 +300,7 @@ def _added(trees: list[Tree], counts: NDArray[np.float64]) -> Forest:
         away = logs[None, :, :] - means[:, None, :]
         scatter = np.einsum("yl,ylc,yle->ce", weights, away, away) / weights.sum()
         spreads.append(math.sqrt(max(2 * (classes * float(np.trace(scatter)) - float(scatter.sum())), 1e-12)))
-    together = (1 - _ALIKE) * sum(one**2 for one in spreads) + _ALIKE * sum(spreads) ** 2
+    together = (1 - _ALIKE) * sum(spread**2 for spread in spreads) + _ALIKE * sum(spreads) ** 2
     slope = min(max(gap / together, 1 / len(trees)), 1.0)
     return Forest(tuple(trees), slope, prior - slope * centre)
 
@@ -314,7 +316,8 @@ def _calibrated(forest: Forest, meter: PrivacyFilter, loss: Loss, data: BinnedRo
     def look() -> Integers:
         rows, labels = data.look()
         scores = sum(
-            (one[tree.leaves(rows)] for one, tree in zip(odds, forest.trees, strict=True)), start=_whole(prior)
+            (leaf_odds[tree.leaves(rows)] for leaf_odds, tree in zip(odds, forest.trees, strict=True)),
+            start=_whole(prior),
         )
         return histogram(np.broadcast_to(scores, labels.shape), _BITS, labels)
 

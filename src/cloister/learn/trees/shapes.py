@@ -49,13 +49,13 @@ class Shape:
 
 def read_shapes(model: Additive) -> dict[str | int, Shape]:
     """Return the shapes of a released model, by feature."""
-    found, start = {}, 0
+    shapes, start = {}, 0
     for axis in model.axes:
         cells = slice(start, start + axis.size)
         values = model.values[cells, 0] if model.values.shape[1] == 1 else model.values[cells]
-        found[axis.name] = Shape(axis, values, model.errors[cells], model.counts[cells])
+        shapes[axis.name] = Shape(axis, values, model.errors[cells], model.counts[cells])
         start += axis.size
-    return found
+    return shapes
 
 
 def chart(shapes: dict[str | int, Shape], feature: Any, outputs: list[str], title: str) -> Any:
@@ -74,8 +74,8 @@ def chart(shapes: dict[str | int, Shape], feature: Any, outputs: list[str], titl
         raise BadInput(f"there is no feature {name!r:.60}. There are: {', '.join(map(str, names))[:400]}.")
     alt = altair()
     shape = shapes[name]
-    records = [{**one, "output": outputs[one["output"]]} for one in shape.table()]
-    order = [*dict.fromkeys(one["cell"] for one in records)]
+    records = [{**row, "output": outputs[row["output"]]} for row in shape.table()]
+    order = [*dict.fromkeys(record["cell"] for record in records)]
     base = chart_of(records).encode(x=alt.X("cell:N", sort=order, title=str(name)))
     colour = alt.Color("output:N", title="class") if len(outputs) > 1 else alt.value("#1f6f8b")
     value = alt.Y("value:Q", title=title)

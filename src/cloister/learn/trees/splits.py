@@ -36,15 +36,15 @@ def _impurity(counts: Integers) -> Integers:
     rows = counts.sum(axis=-1)
     over = rows * rows - (counts * counts).sum(axis=-1)
     rows = np.maximum(rows, 1)
-    whole, rest = np.divmod(over, rows)
-    return np.asarray(whole * 2**9 + rest * 2**9 // rows)
+    quotient, rest = np.divmod(over, rows)
+    return np.asarray(quotient * 2**9 + rest * 2**9 // rows)
 
 
 def weights_of(shares: Any) -> Integers:
     """Return the weight of a row of each class, at most 2^10: the inverse of the class's released share in the node."""
     inverse = 1.0 / np.maximum(shares, 0.01)
-    whole = np.rint(inverse / inverse.max(axis=-1, keepdims=True) * SENSITIVITY).astype(np.int64)
-    return np.asarray(np.clip(whole, 1, SENSITIVITY))
+    weights = np.rint(inverse / inverse.max(axis=-1, keepdims=True) * SENSITIVITY).astype(np.int64)
+    return np.asarray(np.clip(weights, 1, SENSITIVITY))
 
 
 def balanced(left: Integers, right: Integers, weights: Integers) -> Integers:
@@ -98,7 +98,7 @@ class Apart:
 
         Privacy: the loss of the mechanism.
         """
-        return np.array([self.one.release(place, source) for place in scores], dtype=np.int64)
+        return np.array([self.one.release(set_scores, source) for set_scores in scores], dtype=np.int64)
 
 
 def chooser(loss: Loss) -> Apart:

@@ -53,21 +53,21 @@ class TreeLevel:
 def shares(levels: list[TreeLevel]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the class shares and the number of rows of each node of the last level."""
     counts, variances = _consistent(levels)
-    found = _within(counts[0] / max(counts[0].sum(), 1.0))
+    estimate = _within(counts[0] / max(counts[0].sum(), 1.0))
     for level in range(1, len(counts)):
-        above = np.repeat(found, 2, axis=0)
+        above = np.repeat(estimate, 2, axis=0)
         rows = np.maximum(counts[level].sum(axis=1, keepdims=True), 1.0)
         classes = above.shape[1]
         noise = variances[level] * ((1 - above) ** 2 + (classes - 1) * above**2)
         doubt = (above * (1 - above) / rows + noise / rows**2).mean(axis=1, keepdims=True)
         trust = _SPREAD / (_SPREAD + doubt)
-        found = _within(above + trust * (counts[level] / rows - above))
-    return found, np.maximum(counts[-1].sum(axis=1), 0.0)
+        estimate = _within(above + trust * (counts[level] / rows - above))
+    return estimate, np.maximum(counts[-1].sum(axis=1), 0.0)
 
 
-def _within(found: NDArray[np.float64]) -> NDArray[np.float64]:
-    kept = np.clip(found, _LEAST, 1.0)
-    return np.asarray(kept / kept.sum(axis=1, keepdims=True))
+def _within(estimate: NDArray[np.float64]) -> NDArray[np.float64]:
+    clipped = np.clip(estimate, _LEAST, 1.0)
+    return np.asarray(clipped / clipped.sum(axis=1, keepdims=True))
 
 
 def _consistent(levels: list[TreeLevel]) -> tuple[list[NDArray[np.float64]], list[float]]:
@@ -120,26 +120,26 @@ class Tree:
 
     def rules(self) -> list[str]:
         """Describe each leaf in words: the path to it, and its class shares."""
-        found = []
+        lines = []
         for leaf, row in enumerate(self.shares):
-            way, depth = [], len(self.features)
+            path, depth = [], len(self.features)
             for level in range(depth):
                 node, yes = leaf >> (depth - level), not (leaf >> (depth - level - 1)) & 1
                 axis, cell = self.axes[self.features[level][node]], int(self.cells[level][node])
                 if axis.ordered:
-                    way.append(f"{axis.name} {'<' if yes else '≥'} {axis.cuts[cell]:g}")
+                    path.append(f"{axis.name} {'<' if yes else '≥'} {axis.cuts[cell]:g}")
                 else:
-                    way.append(f"{axis.name} {'=' if yes else '≠'} {axis.labels()[cell]}")
-            found.append(f"{' and '.join(way)}: {', '.join(f'{share:.3f}' for share in row)}")
-        return found
+                    path.append(f"{axis.name} {'=' if yes else '≠'} {axis.labels()[cell]}")
+            lines.append(f"{' and '.join(path)}: {', '.join(f'{share:.3f}' for share in row)}")
+        return lines
 
 
 def _step(
     rows: Integers, node: Integers, features: Integers, cells: Integers, axes: Sequence[BinnedFeature]
 ) -> Integers:
-    asked = rows[np.arange(len(rows)), features[node]]
+    values = rows[np.arange(len(rows)), features[node]]
     ordered = np.array([axis.ordered for axis in axes])[features[node]]
-    yes = np.where(ordered, asked <= cells[node], asked == cells[node])
+    yes = np.where(ordered, values <= cells[node], values == cells[node])
     return np.asarray(2 * node + ~yes)
 
 
@@ -172,28 +172,28 @@ def grow(
     def nodes() -> Integers:
         rows = data.look()[0]
         node = np.zeros(len(rows), dtype=np.int64)
-        for one in chosen:
-            node = _step(rows, node, *one, data.axes)
+        for split in chosen:
+            node = _step(rows, node, *split, data.axes)
         return node
 
     for level in range(depth):
         levels.append(_counts(meter, counted, data, nodes, 2**level, classes))
-        found, rows = shares(levels)
+        estimate, rows = shares(levels)
         table = _candidates(data.axes, 2**level, features, public)
         plenty = rows * float(choice.one.epsilon) > _PLENTY
-        look = partial(_scores, data, nodes, table, plenty, found)
+        look = partial(_scores, data, nodes, table, plenty, estimate)
         picks = np.array([table[i][pick] for i, pick in enumerate(meter.release(look, choice))])
         chosen.append((picks[:, 0], picks[:, 1]))
     levels.append(_counts(meter, leaf, data, nodes, 2**depth, classes))
-    return Tree(data.axes, tuple(one[0] for one in chosen), tuple(one[1] for one in chosen), *shares(levels))
+    return Tree(data.axes, tuple(split[0] for split in chosen), tuple(split[1] for split in chosen), *shares(levels))
 
 
 def _counts(
     meter: PrivacyFilter, loss: Loss, data: BinnedRows, nodes: Callable[[], Integers], width: int, classes: int
 ) -> TreeLevel:
     def look() -> Integers:
-        place = nodes() * classes + data.look()[1]
-        return np.bincount(place, minlength=width * classes).reshape(width, classes).astype(np.int64)
+        cell = nodes() * classes + data.look()[1]
+        return np.bincount(cell, minlength=width * classes).reshape(width, classes).astype(np.int64)
 
     amount = float(loss.amount)
     return TreeLevel(noisy_counts(meter, look, loss), 1 / (2 * amount) if loss.measure == "rho" else 2 / amount**2)
@@ -206,7 +206,7 @@ def _candidates(
     splits = [[(i, c) for c in range(axis.size - axis.ordered)] for i, axis in enumerate(axes)]
     everything = range(len(axes))
     drawn = [everything if features is None else sorted(public.permutation(len(axes))[:features]) for _ in range(width)]
-    return [[one for i in some for one in splits[i]] for some in drawn]
+    return [[split for i in some for split in splits[i]] for some in drawn]
 
 
 def _scores(
@@ -214,19 +214,19 @@ def _scores(
     nodes: Callable[[], Integers],
     table: list[list[tuple[int, int]]],
     plenty: NDArray[np.bool_],
-    found: NDArray[np.float64],
+    estimate: NDArray[np.float64],
 ) -> list[Integers]:
     """Return the score of every candidate of every node."""
     (rows, labels), node = data.look(), nodes()
-    width, classes = found.shape
-    weights = weights_of(found)[:, None, :]
+    width, classes = estimate.shape
+    weights = weights_of(estimate)[:, None, :]
     by_split: dict[tuple[int, int], Integers] = {}
-    for feature in sorted({one[0] for some in table for one in some}):
+    for feature in sorted({split[0] for some in table for split in some}):
         axis = data.axes[feature]
-        place = (node * axis.size + rows[:, feature]) * classes + labels
-        counts = np.bincount(place, minlength=width * axis.size * classes).reshape(width, axis.size, classes)
+        position = (node * axis.size + rows[:, feature]) * classes + labels
+        counts = np.bincount(position, minlength=width * axis.size * classes).reshape(width, axis.size, classes)
         left = counts.cumsum(axis=1)[:, :-1] if axis.ordered else counts
         right = counts.sum(axis=1, keepdims=True) - left
         scores = np.where(plenty[:, None], gini(left, right), balanced(left, right, weights))
         by_split.update({(feature, cell): scores[:, cell] for cell in range(scores.shape[1])})
-    return [np.array([by_split[one][i] for one in some], dtype=np.int64) for i, some in enumerate(table)]
+    return [np.array([by_split[split][i] for split in some], dtype=np.int64) for i, some in enumerate(table)]

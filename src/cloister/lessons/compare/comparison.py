@@ -52,21 +52,21 @@ class Comparison:
 
     def mean(self, measure: str, estimator: str, setting: str, amount: str | None = None) -> tuple[float, float] | None:
         """Return the mean of a measure over repetitions, and its standard error."""
-        found = [
-            one[measure]
-            for one in self.results
-            if (one["estimator"], one["setting"]) == (estimator, setting)
-            and one["epsilon"] in (None, amount)
-            and one[measure] is not None
+        values = [
+            result[measure]
+            for result in self.results
+            if (result["estimator"], result["setting"]) == (estimator, setting)
+            and result["epsilon"] in (None, amount)
+            and result[measure] is not None
         ]
-        if not found:
+        if not values:
             return None
-        return float(np.mean(found)), float(np.std(found, ddof=1) / np.sqrt(len(found))) if len(found) > 1 else 0.0
+        return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
     @property
     def estimators(self) -> list[str]:
         """The estimators that were compared."""
-        return list(dict.fromkeys(one["estimator"] for one in self.results))
+        return list(dict.fromkeys(result["estimator"] for result in self.results))
 
     def markdown(self) -> str:
         """Return the report as Markdown."""

@@ -24,14 +24,14 @@ _TITLES = {"accuracy": "accuracy", "auc": "AUC", "calibration": "calibration err
 def charts(found: Comparison) -> dict[str, Any]:
     """Return every chart by its file name."""
     alt = altair()
-    made = {}
+    drawn = {}
     if found.means:
-        made["released-means"] = _charts_means(alt, found)
+        drawn["released-means"] = _charts_means(alt, found)
     for measure, title in _TITLES.items():
         points = _points(found, measure)
         if points:
-            made[measure] = _lines(alt, found, points, measure, title)
-    return made
+            drawn[measure] = _lines(alt, found, points, measure, title)
+    return drawn
 
 
 def html(found: Comparison, title: str) -> str:
@@ -39,39 +39,41 @@ def html(found: Comparison, title: str) -> str:
     return to_html(list(charts(found).values()), title)
 
 
-def _charts_means(alt: Any, found: Comparison) -> Any:
-    points = [{"epsilon": float(amount), "mean": value} for amount, value in found.means]
-    across = _across(alt, found)
+def _charts_means(alt: Any, comparison: Comparison) -> Any:
+    points = [{"epsilon": float(amount), "mean": value} for amount, value in comparison.means]
+    across = _across(alt, comparison)
     base = alt.Chart(alt.Data(values=points))
     dots = base.mark_point(opacity=0.35, color=_COLOURS[0]).encode(
-        across, alt.Y("mean:Q", title=f"released mean of {found.statistic}", scale=alt.Scale(zero=False))
+        across, alt.Y("mean:Q", title=f"released mean of {comparison.statistic}", scale=alt.Scale(zero=False))
     )
     average = base.mark_line(color=_COLOURS[2]).encode(across, alt.Y("mean(mean):Q"))
-    true = alt.Chart(alt.Data(values=[{"true": found.true_value}])).mark_rule(strokeDash=[6, 4]).encode(y="true:Q")
-    title = f"Released means of {found.statistic}; dashed: the true value (not private)"
+    true = alt.Chart(alt.Data(values=[{"true": comparison.true_value}])).mark_rule(strokeDash=[6, 4]).encode(y="true:Q")
+    title = f"Released means of {comparison.statistic}; dashed: the true value (not private)"
     return (dots + average + true).properties(width=460, height=220, title=title)
 
 
-def _across(alt: Any, found: Comparison) -> Any:
-    ticks = alt.Axis(values=[float(amount) for amount in found.epsilons], format="~g")
+def _across(alt: Any, comparison: Comparison) -> Any:
+    ticks = alt.Axis(values=[float(amount) for amount in comparison.epsilons], format="~g")
     return alt.X("epsilon:Q", scale=alt.Scale(type="log"), axis=ticks, title="epsilon")
 
 
-def _points(found: Comparison, measure: str) -> list[dict[str, Any]]:
+def _points(comparison: Comparison, measure: str) -> list[dict[str, Any]]:
     points = []
-    for estimator in found.estimators:
+    for estimator in comparison.estimators:
         for setting in SETTINGS:
-            for amount in found.epsilons:
-                told = found.mean(measure, estimator, setting, None if setting == PLAIN else amount)
-                if told is not None:
-                    facts = {"estimator": estimator, "setting": setting, "epsilon": float(amount), "value": told[0]}
-                    points.append({**facts, "low": told[0] - 2 * told[1], "high": told[0] + 2 * told[1]})
+            for amount in comparison.epsilons:
+                estimate = comparison.mean(measure, estimator, setting, None if setting == PLAIN else amount)
+                if estimate is not None:
+                    facts = {"estimator": estimator, "setting": setting, "epsilon": float(amount), "value": estimate[0]}
+                    points.append(
+                        {**facts, "low": estimate[0] - 2 * estimate[1], "high": estimate[0] + 2 * estimate[1]}
+                    )
     return points
 
 
-def _lines(alt: Any, found: Comparison, points: list[dict[str, Any]], measure: str, title: str) -> Any:
+def _lines(alt: Any, comparison: Comparison, points: list[dict[str, Any]], measure: str, title: str) -> Any:
     base = alt.Chart().encode(
-        x=_across(alt, found),
+        x=_across(alt, comparison),
         color=alt.Color("setting:N", scale=alt.Scale(domain=list(SETTINGS), range=_COLOURS), title=None),
     )
     value = alt.Y("value:Q", title=title, scale=alt.Scale(zero=False))
@@ -81,10 +83,12 @@ def _lines(alt: Any, found: Comparison, points: list[dict[str, Any]], measure: s
         base.mark_rule(opacity=0.5).encode(y="low:Q", y2="high:Q"),
     ]
     if measure == "accuracy":
-        layers.append(alt.Chart().mark_rule(strokeDash=[2, 3]).encode(y=alt.datum(found.majority)))
+        layers.append(alt.Chart().mark_rule(strokeDash=[2, 3]).encode(y=alt.datum(comparison.majority)))
     body = alt.layer(*layers, data=alt.Data(values=points)).properties(width=300, height=200)
-    told = f"{title} of {found.target}" + ("; dotted: always the most common class" if measure == "accuracy" else "")
-    return body.facet(column=alt.Column("estimator:N", title=None)).properties(title=told)
+    heading = f"{title} of {comparison.target}" + (
+        "; dotted: always the most common class" if measure == "accuracy" else ""
+    )
+    return body.facet(column=alt.Column("estimator:N", title=None)).properties(title=heading)
 
 
 _WARNING = (
@@ -113,44 +117,50 @@ def markdown(found: Comparison, pictures: dict[str, str] | None = None) -> str:
 
 def write(found: Comparison, folder: str | os.PathLike[str]) -> list[Path]:
     """Write report.md, charts.html, and every chart as PNG and SVG."""
-    place = Path(folder)
+    directory = Path(folder)
     drawn = charts(found)
     pictures = {name: f"{name}.png" for name in drawn}
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         for name, chart in drawn.items():
-            (place / f"{name}.svg").write_text(to_svg(chart), encoding="utf-8")
-            (place / f"{name}.png").write_bytes(to_png(chart))
+            (directory / f"{name}.svg").write_text(to_svg(chart), encoding="utf-8")
+            (directory / f"{name}.png").write_bytes(to_png(chart))
         title = f"What noise costs: predicting {found.target} (a lesson, not private)"
-        (place / "charts.html").write_text(html(found, title), encoding="utf-8")
-        (place / "report.md").write_text(markdown(found, pictures), encoding="utf-8")
+        (directory / "charts.html").write_text(html(found, title), encoding="utf-8")
+        (directory / "report.md").write_text(markdown(found, pictures), encoding="utf-8")
     except OSError as error:
-        raise StoreFailed(f"the report could not be written to {place} ({error.strerror}).") from None
+        raise StoreFailed(f"the report could not be written to {directory} ({error.strerror}).") from None
     names = ["report.md", "charts.html", *(f"{name}.{form}" for name in drawn for form in ("png", "svg"))]
-    return [place / name for name in names]
+    return [directory / name for name in names]
 
 
-def _cost(found: Comparison) -> str:
+def _cost(comparison: Comparison) -> str:
     return (
-        f"Had it all been released, the means and private models would have cost **{found.model_cost}** together (one "
-        f"row added or removed), and the noisy tables **{found.table_cost}**. Each private model has the epsilon named "
-        f"at delta {found.delta}."
+        f"Had it all been released, the means and private models would have cost **{comparison.model_cost}** together "
+        f"(one row added or removed), and the noisy tables **{comparison.table_cost}**. Each private model has the "
+        f"epsilon named at delta {comparison.delta}."
     )
 
 
-def _lines_of(found: Comparison) -> str:
-    return f"Always the most common class: {100 * found.majority:.1f} %. A model below that line has learnt nothing."
+def _lines_of(comparison: Comparison) -> str:
+    return (
+        f"Always the most common class: {100 * comparison.majority:.1f} %. A model below that line has learnt nothing."
+    )
 
 
-def _means(found: Comparison) -> str:
+def _means(comparison: Comparison) -> str:
     rows = []
-    for amount in found.epsilons:
-        told = np.array([value for one, value in found.means if one == amount])
-        true = found.true_value or 0.0
-        rows.append([amount, f"{told.mean():.4g}", f"{np.sqrt(((told - true) ** 2).mean()):.3g}", f"{len(told)}"])
+    for amount in comparison.epsilons:
+        releases = np.array([value for epsilon, value in comparison.means if epsilon == amount])
+        true = comparison.true_value or 0.0
+        rows.append(
+            [amount, f"{releases.mean():.4g}", f"{np.sqrt(((releases - true) ** 2).mean()):.3g}", f"{len(releases)}"]
+        )
     head = ["epsilon", "average release", "typical error of one", "repetitions"]
-    said = f"True value {found.true_value:.4g} (not private). Averaging releases is no trick: each one was paid for."
-    return f"{said}\n\n{_table(head, rows)}"
+    summary = (
+        f"True value {comparison.true_value:.4g} (not private). Averaging releases is no trick: each one was paid for."
+    )
+    return f"{summary}\n\n{_table(head, rows)}"
 
 
 def _measure(found: Comparison, measure: str) -> str:
@@ -160,19 +170,19 @@ def _measure(found: Comparison, measure: str) -> str:
             cells = [found.mean(measure, estimator, setting, amount) for amount in found.epsilons]
             if any(cells):
                 rows.append([estimator, setting, *map(_cell, cells)])
-    return _table(["model", "where the noise is", *(f"ε {one}" for one in found.epsilons)], rows) if rows else ""
+    return _table(["model", "where the noise is", *(f"ε {amount}" for amount in found.epsilons)], rows) if rows else ""
 
 
-def _cell(told: tuple[float, float] | None) -> str:
-    return "" if told is None else f"{told[0]:.3f}" + (f" ± {2 * told[1]:.3f}" if told[1] else "")
+def _cell(estimate: tuple[float, float] | None) -> str:
+    return "" if estimate is None else f"{estimate[0]:.3f}" + (f" ± {2 * estimate[1]:.3f}" if estimate[1] else "")
 
 
-def _groups(found: Comparison) -> str:
+def _groups(comparison: Comparison) -> str:
     rows = [
-        [one["estimator"], one["setting"], found.groups[one["group"]], f"{one['rows']:,}"]
-        + [f"{one[name]:.3f}" for name in ("accuracy", "predicted", "true")]
-        for one in found.by_group
-        if one["setting"] in (PLAIN, MODEL, DATA)
+        [entry["estimator"], entry["setting"], comparison.groups[entry["group"]], f"{entry['rows']:,}"]
+        + [f"{entry[name]:.3f}" for name in ("accuracy", "predicted", "true")]
+        for entry in comparison.by_group
+        if entry["setting"] in (PLAIN, MODEL, DATA)
     ]
     head = ["model", "where the noise is", "group", "test rows", "accuracy", "last class predicted", "and true"]
     return _table(head, rows)

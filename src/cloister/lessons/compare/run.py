@@ -136,7 +136,7 @@ def compare(
     return Comparison(
         target=target,
         group=group,
-        groups=tuple(str(one) for one in lesson.categories.get(group or "", ())),
+        groups=tuple(str(category) for category in lesson.categories.get(group or "", ())),
         rows=(run.train.rows, run.test.rows),
         epsilons=tried,
         delta=str(delta),
@@ -157,8 +157,8 @@ class _Run:
     def __init__(
         self, lesson: ExerciseTable, names: tuple[str, ...], epsilons: tuple[str, ...], delta: str, fits: int, seed: Any
     ) -> None:
-        known = [name for name in names if name in TWINS]
-        if len(known) < len(names) or not known:
+        valid = [name for name in names if name in TWINS]
+        if len(valid) < len(names) or not valid:
             raise BadInput(f"estimators are classifiers: {', '.join(TWINS)}.")
         order = np.argsort(SeededSource(f"split {seed}").floats(lesson.rows), kind="stable")
         cut = 3 * lesson.rows // 4
@@ -185,38 +185,38 @@ class _Run:
         self._note(name, PLAIN, None, 0, model)
 
     def _noisy(self, amount: str, time: int) -> None:
-        told = self.train.noisy(amount, SeededSource(f"table {self._seed} {amount} {time}"))
+        noisy = self.train.noisy(amount, SeededSource(f"table {self._seed} {amount} {time}"))
         self.tables.append(epsilon(amount, relation="replace-one"))
-        rows = told.matrix()
+        rows = noisy.matrix()
         for name in self._names:
             self.models.append(epsilon(amount, delta=self._delta))
             self._note(name, MODEL, amount, time, self._private(name, amount, time, self._rows, self.train.labels))
-            if len(np.unique(told.labels)) > 1:
-                self._note(name, DATA, amount, time, TWINS[name](time).fit(rows, told.labels))
+            if len(np.unique(noisy.labels)) > 1:
+                self._note(name, DATA, amount, time, TWINS[name](time).fit(rows, noisy.labels))
             # Post-processing of a release: it costs nothing more, and the model's own noise is wasted.
-            self._note(name, BOTH, amount, time, self._private(name, amount, time, rows, told.labels))
+            self._note(name, BOTH, amount, time, self._private(name, amount, time, rows, noisy.labels))
 
     def _private(self, name: str, amount: str, time: int, rows: Any, labels: Any) -> Any:
         kind = getattr(learn, name)
         with tempfile.TemporaryDirectory() as folder, Ledger.in_folder(folder) as book:
-            told = {
+            settings = {
                 "bounds": (0, 1),
                 "classes": range(len(self.train.classes)),
                 "ledger": book,
                 "random_state": f"{self._seed} {amount} {time} {name}",
             }
-            model = kind(epsilon(amount, delta=self._delta), **told)
+            model = kind(epsilon(amount, delta=self._delta), **settings)
             if isinstance(model, BinnedEstimator):  # an indicator has two cells
                 model.bins = {i: 2 for i, flag in enumerate(self.train.indicators()) if flag}
             return model.fit(rows, labels)
 
     def _note(self, name: str, setting: str, amount: str | None, time: int, model: Any) -> None:
-        told, seen = (likelihoods(model, rows, len(self.train.classes)) for rows in (self._asked, self._rows))
+        on_test, on_train = (likelihoods(model, rows, len(self.train.classes)) for rows in (self._asked, self._rows))
         facts = {"estimator": name, "setting": setting, "epsilon": amount}
-        found = measures(told, self.test.labels, self._groups, seen, self.train.labels)
-        self.results.append({**facts, "repetition": time, **found})
+        scores = measures(on_test, self.test.labels, self._groups, on_train, self.train.labels)
+        self.results.append({**facts, "repetition": time, **scores})
         if self._groups is not None and time == 0 and amount in (None, self._epsilons[-1]):
-            self.by_group += [{**facts, **one} for one in per_group(told, self.test.labels, self._groups)]
+            self.by_group += [{**facts, **group} for group in per_group(on_test, self.test.labels, self._groups)]
 
 
 def _means(
@@ -243,6 +243,8 @@ def _true_mean(lesson: ExerciseTable, name: str) -> float:
 def _composed(spent: Sequence[Loss], delta: str) -> Loss:
     """Return the total cost: the smaller of the simple sum and of zero-concentrated composition."""
     simple = sum(spent[1:], start=spent[0])
-    rhos = [Loss("rho", conversion.rho_within(one.amount, one.delta)) if one.delta else one.as_rho() for one in spent]
-    both = Loss("rho", sum((one.amount for one in rhos), start=Fraction(0)), relation=simple.relation)
-    return min(simple, both.as_epsilon(delta=delta), key=lambda one: one.amount)
+    rhos = [
+        Loss("rho", conversion.rho_within(loss.amount, loss.delta)) if loss.delta else loss.as_rho() for loss in spent
+    ]
+    both = Loss("rho", sum((rho.amount for rho in rhos), start=Fraction(0)), relation=simple.relation)
+    return min(simple, both.as_epsilon(delta=delta), key=lambda cost: cost.amount)

@@ -24,14 +24,15 @@ MEASURES = {
 def likelihoods(model: Any, rows: Floats, classes: int) -> Floats:
     """Return the probability of each class for each row; from margins if a model has no probabilities."""
     if hasattr(model, "predict_proba"):
-        told = np.asarray(model.predict_proba(rows), dtype=np.float64)
+        probabilities = np.asarray(model.predict_proba(rows), dtype=np.float64)
     else:
         margins = np.asarray(model.decision_function(rows), dtype=np.float64)
         margins = np.column_stack([-margins, margins]) / 2 if margins.ndim == 1 else margins
         weights = np.exp(margins - margins.max(axis=1, keepdims=True))
-        told = weights / weights.sum(axis=1, keepdims=True)
+        probabilities = weights / weights.sum(axis=1, keepdims=True)
     full = np.zeros((len(rows), classes))
-    full[:, np.asarray(model.classes_, dtype=np.int64)] = told  # a plain model has only the classes it was trained on
+    # A plain model has only the classes it was trained on.
+    full[:, np.asarray(model.classes_, dtype=np.int64)] = probabilities
     return full
 
 
@@ -48,7 +49,7 @@ def measures(
         seen: their classes.
     """
     guess = told.argmax(axis=1)
-    gaps = [] if groups is None else [one["predicted"] for one in per_group(told, labels, groups)]
+    gaps = [] if groups is None else [group["predicted"] for group in per_group(told, labels, groups)]
     return {
         "accuracy": float((guess == labels).mean()),
         "auc": _auc(told, labels),
@@ -61,27 +62,27 @@ def measures(
 def per_group(told: Floats, labels: Integers, groups: Integers) -> list[dict[str, Any]]:
     """Return accuracy and the rates at which the last class is predicted and true, in every non-empty group."""
     guess, last = told.argmax(axis=1), told.shape[1] - 1
-    found = []
-    for one in np.unique(groups[groups >= 0]):
-        inside = groups == one
-        found.append(
+    results = []
+    for group in np.unique(groups[groups >= 0]):
+        inside = groups == group
+        results.append(
             {
-                "group": int(one),
+                "group": int(group),
                 "rows": int(inside.sum()),
                 "accuracy": float((guess[inside] == labels[inside]).mean()),
                 "predicted": float((guess[inside] == last).mean()),
                 "true": float((labels[inside] == last).mean()),
             }
         )
-    return found
+    return results
 
 
-def _auc(told: Floats, labels: Integers) -> float | None:
+def _auc(probabilities: Floats, labels: Integers) -> float | None:
     """Return the AUC; for more than two classes, the mean over classes, each against the rest."""
-    places = [1] if told.shape[1] == 2 else range(told.shape[1])
-    each = [_ranked(told[labels == k, k], told[labels != k, k]) for k in places]
-    known = [one for one in each if one is not None]
-    return float(np.mean(known)) if known else None
+    places = [1] if probabilities.shape[1] == 2 else range(probabilities.shape[1])
+    each = [_ranked(probabilities[labels == k, k], probabilities[labels != k, k]) for k in places]
+    defined = [area for area in each if area is not None]
+    return float(np.mean(defined)) if defined else None
 
 
 def _ranked(high: Floats, low: Floats) -> float | None:
@@ -96,10 +97,10 @@ def _ranked(high: Floats, low: Floats) -> float | None:
 
 def _calibration(sure: Floats, right: NDArray[np.bool_]) -> float:
     """Return the expected calibration error over ten equal bins (Guo et al. 2017)."""
-    place = np.minimum((sure * _BINS).astype(np.int64), _BINS - 1)
-    sums = [np.bincount(place, weights=one, minlength=_BINS) for one in (sure, right.astype(np.float64))]
+    cell = np.minimum((sure * _BINS).astype(np.int64), _BINS - 1)
+    sums = [np.bincount(cell, weights=weights, minlength=_BINS) for weights in (sure, right.astype(np.float64))]
     return float(np.abs(sums[0] - sums[1]).sum() / max(len(sure), 1))
 
 
-def _own(told: Floats, labels: Integers) -> Floats:
-    return np.asarray(told[np.arange(len(labels)), labels])
+def _own(probabilities: Floats, labels: Integers) -> Floats:
+    return np.asarray(probabilities[np.arange(len(labels)), labels])

@@ -80,14 +80,14 @@ class ExerciseTable:
                 low, high = self.bounds[name]
                 parts.append(np.clip((self.numbers(name) - low) / (high - low), 0, 1)[:, None])
             else:
-                found = _codes(values, self.categories[name])
-                parts.append((found[:, None] == np.arange(len(self.categories[name]))).astype(np.float64))
+                code = _codes(values, self.categories[name])
+                parts.append((code[:, None] == np.arange(len(self.categories[name]))).astype(np.float64))
         return np.hstack(parts)
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """Return a column with bounds. A missing value becomes their middle."""
-        found = np.array([np.nan if one is None else one for one in self.columns[name]], dtype=np.float64)
-        return np.where(np.isnan(found), sum(self.bounds[name]) / 2, found)
+        values = np.array([np.nan if value is None else value for value in self.columns[name]], dtype=np.float64)
+        return np.where(np.isnan(values), sum(self.bounds[name]) / 2, values)
 
     def indicators(self) -> list[bool]:
         """Return the columns of the matrix that are indicators."""
@@ -105,23 +105,23 @@ class ExerciseTable:
             on some columns only, or for less than their range, would protect no one.
         """
         each = epsilon(amount, relation="replace-one").split(len(self.columns) + 1)
-        made = {name: self._noisy(name, values, each, source) for name, values in self.columns.items()}
+        columns = {name: self._noisy(name, values, each, source) for name, values in self.columns.items()}
         labels = KaryResponse.for_loss(len(self.classes), each).release(np.maximum(self.labels, 0), source)
-        return replace(self, columns=made, labels=np.asarray(labels, dtype=np.int64))
+        return replace(self, columns=columns, labels=np.asarray(labels, dtype=np.int64))
 
     def _noisy(self, name: str, values: NDArray[Any], each: Loss, source: Source) -> NDArray[Any]:
         if name in self.bounds:
             low, high = self.bounds[name]
             law = Laplace.for_bounds(low, high, each)
-            told = law.release(law.grid.encode(self.numbers(name), low, high), source)
-            return np.asarray(np.clip(told, low, high))
+            released = law.release(law.grid.encode(self.numbers(name), low, high), source)
+            return np.asarray(np.clip(released, low, high))
         listed = self.categories[name]
         if len(listed) < 2:
             return values
-        place = np.maximum(_codes(values, listed), 0)  # an unlisted word counts as the first
-        found: NDArray[Any] = np.empty(len(listed), dtype=object)
-        found[:] = listed
-        return np.asarray(found[np.asarray(KaryResponse.for_loss(len(listed), each).release(place, source))])
+        code = np.maximum(_codes(values, listed), 0)  # an unlisted word counts as the first
+        words: NDArray[Any] = np.empty(len(listed), dtype=object)
+        words[:] = listed
+        return np.asarray(words[np.asarray(KaryResponse.for_loss(len(listed), each).release(code, source))])
 
 
 def read_lesson(
@@ -170,9 +170,9 @@ def _public_facts(
     schema: Any, target: str, bounds: Mapping[str, tuple[float, float]], categories: Mapping[str, Sequence[Any]]
 ) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[Any, ...]]]:
     """Return the bounds and the categories of a schema, extended and overridden by those given."""
-    known = _from_schema(schema, target) if schema is not None else {}
-    numbers = {name: _pair(one.bounds) for name, one in known.items() if one.bounds and one.type in ("integer", "real")}
-    words = {name: tuple(one.categories) for name, one in known.items() if one.categories}
+    facts = _from_schema(schema, target) if schema is not None else {}
+    numbers = {name: _pair(one.bounds) for name, one in facts.items() if one.bounds and one.type in ("integer", "real")}
+    words = {name: tuple(column.categories) for name, column in facts.items() if column.categories}
     numbers.update({name: _pair(ends) for name, ends in bounds.items()})
     words.update({name: tuple(listed) for name, listed in categories.items()})
     return numbers, words
@@ -191,10 +191,10 @@ def _columns(table: Any) -> dict[str, NDArray[Any]]:
 def _from_schema(schema: Any, target: str) -> Mapping[str, Column]:
     read = Schema.load(schema)
     read.check()
-    found = [table for table in read.tables.values() if target in table.columns]
-    if len(found) != 1:
+    tables = [table for table in read.tables.values() if target in table.columns]
+    if len(tables) != 1:
         raise BadSchema(f"the schema needs one table with the column {target}.")
-    return found[0].columns
+    return tables[0].columns
 
 
 def _pair(ends: Any) -> tuple[float, float]:
@@ -212,6 +212,6 @@ def _whole(ends: tuple[float, float] | None) -> tuple[Any, ...]:
 
 
 def _codes(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int64]:
-    if all(isinstance(one, int | float) and not isinstance(one, bool) for one in listed):
-        return codes(np.array([np.nan if one is None else one for one in values], dtype=np.float64), list(listed))
-    return codes(np.array([str(one) for one in values]), [str(one) for one in listed])
+    if all(isinstance(value, int | float) and not isinstance(value, bool) for value in listed):
+        return codes(np.array([np.nan if value is None else value for value in values], dtype=np.float64), list(listed))
+    return codes(np.array([str(value) for value in values]), [str(value) for value in listed])

@@ -90,7 +90,7 @@ class Rounded(Control):
         for name in _numbers(question, answer):
             for end, up in (("", 0.5), ("_low", 0.0), ("_high", 1.0)):
                 if name + end in table.column_names:
-                    cells = [_step(one, base, up) for one in answer.column(name + end)]
+                    cells = [_step(cell, base, up) for cell in answer.column(name + end)]
                     table = _set(table, name + end, cells)
         return replace(answer, value=table)
 
@@ -144,24 +144,24 @@ def _step(x: float | None, base: float, up: float) -> float | None:
 def _answers(question: Question) -> list[str]:
     """Return the columns of the answer that hold aggregates, not groups."""
     return [
-        one.name
-        for one in question.outputs
-        if any(column.name.startswith("a") for column in one.node.find_all(exp.Column))
+        output.name
+        for output in question.outputs
+        if any(column.name.startswith("a") for column in output.node.find_all(exp.Column))
     ]
 
 
 def _counts(question: Question) -> list[str]:
-    kinds = {i: one.needs[0].kind for i, one in enumerate(question.aggregates) if len(one.needs) == 1}
+    kinds = {i: aggregate.needs[0].kind for i, aggregate in enumerate(question.aggregates) if len(aggregate.needs) == 1}
     return [
-        one.name
-        for one in question.outputs
-        if one.aggregate is not None and kinds.get(one.aggregate) in ("rows", "people")
+        output.name
+        for output in question.outputs
+        if output.aggregate is not None and kinds.get(output.aggregate) in ("rows", "people")
     ]
 
 
 def _outside(row: Mapping[str, Any], question: Question, least: int, most: int | None) -> bool:
     counts = [row[name] for name in _counts(question) if row[name] is not None]
-    return any(one < least or (most is not None and one > most) for one in counts)
+    return any(count < least or (most is not None and count > most) for count in counts)
 
 
 def _numbers(question: Question, answer: Answer) -> list[str]:
@@ -171,10 +171,10 @@ def _numbers(question: Question, answer: Answer) -> list[str]:
 
 def _withheld(question: Question, answer: Answer, gone: list[bool], note: str) -> Answer:
     table = answer.value
-    for name in (f"{one}{end}" for one in _answers(question) for end in ("", "_low", "_high")):
+    for name in (f"{column}{end}" for column in _answers(question) for end in ("", "_low", "_high")):
         if name in table.column_names:
-            kept = [None if out else one for one, out in zip(answer.column(name), gone, strict=True)]
-            table = _set(table, name, kept, table.column(name).type)
+            cells = [None if out else cell for cell, out in zip(answer.column(name), gone, strict=True)]
+            table = _set(table, name, cells, table.column(name).type)
     return replace(answer, value=table, notes=(*answer.notes, note))
 
 

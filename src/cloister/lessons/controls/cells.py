@@ -40,24 +40,24 @@ class Cells:
         cells = list(product(*domains))
         columns = zip(self.columns, zip(*cells, strict=True), types, strict=True)
         inside, keys = _evaluate(question, pa.table({name: pa.array(column, kind) for name, column, kind in columns}))
-        found: dict[frozenset[int], None] = {}
+        covered: dict[frozenset[int], None] = {}
         for members in question.sets:
             parts: dict[tuple[Any, ...], list[int]] = {}
             for cell in inside:
                 parts.setdefault(tuple(keys[i][cell] for i in members), []).append(cell)
-            asked = set(product(*(question.groups[i].values or () for i in members)))
-            found |= {frozenset(part): None for key, part in parts.items() if key in asked}
-        if len(found) * len(cells) > _MOST:
+            allowed = set(product(*(question.groups[i].values or () for i in members)))
+            covered |= {frozenset(part): None for key, part in parts.items() if key in allowed}
+        if len(covered) * len(cells) > _MOST:
             raise QueryRefused("it has too many groups to follow under this control. Group by less.")
-        sets = np.zeros((len(found), len(cells)), dtype=bool)
-        for row, part in zip(sets, found, strict=True):
+        sets = np.zeros((len(covered), len(cells)), dtype=bool)
+        for row, part in zip(sets, covered, strict=True):
             row[list(part)] = True
         return sets
 
     def _check_form(self, question: Question) -> None:
         """Require one table, conditions and groups over the watched columns, and plain columns in the aggregates."""
         query = sqlglot.parse_one(question.text, read="duckdb")
-        tables = [one.name.lower() for one in query.find_all(exp.Table)]
+        tables = [table.name.lower() for table in query.find_all(exp.Table)]
         if tables != [self.table.lower()] or query.find(exp.Subquery, exp.CTE, exp.Union):
             raise QueryRefused(f"questions under this control read the table {self.table} alone: no join, no subquery.")
         watched = {name.lower() for name in self.columns}
@@ -71,14 +71,16 @@ class Cells:
                     )
         for call in [node for node in query.walk() if isinstance(node, exp.Expression) and is_aggregate(node)]:
             plain = isinstance(call.this, exp.Column | exp.Star | exp.Distinct)
-            if not plain or any(one.name.lower() in watched for one in call.find_all(exp.Column)):
+            if not plain or any(column.name.lower() in watched for column in call.find_all(exp.Column)):
                 raise QueryRefused("under this control an aggregate takes * or one column that is not watched.")
 
     def _domain(self, schema: Schema, name: str) -> tuple[tuple[Any, ...], pa.DataType]:
         """Return every value a column can have, NULL included, and its type."""
-        table = next((one for one in schema.tables.values() if one.name.lower() == self.table.lower()), None)
+        table = next((table for table in schema.tables.values() if table.name.lower() == self.table.lower()), None)
         column = (
-            next((one for key, one in table.columns.items() if key.lower() == name.lower()), None) if table else None
+            next((column for key, column in table.columns.items() if key.lower() == name.lower()), None)
+            if table
+            else None
         )
         values: tuple[Any, ...] | None = None
         if column is not None and column.type in _ARROW:
@@ -96,8 +98,8 @@ def _evaluate(question: Question, cells: pa.Table) -> tuple[list[int], list[list
     import duckdb
 
     condition = question.rows.sql.args.get("where")
-    shown = [condition.this if condition is not None else exp.true(), *(group.term.sql for group in question.groups)]
-    named = [exp.alias_(exp.Paren(this=one.copy()), f"c{i}") for i, one in enumerate(shown)]
+    terms = [condition.this if condition is not None else exp.true(), *(group.term.sql for group in question.groups)]
+    named = [exp.alias_(exp.Paren(this=term.copy()), f"c{i}") for i, term in enumerate(terms)]
     source = question.rows.sql.args["from_"].this.alias
     query = exp.select(*named).from_(exp.alias_(exp.table_("cells"), source, quoted=True, table=True))
     with duckdb.connect(":memory:", config={"enable_external_access": "false", "threads": 1}) as engine:

@@ -30,8 +30,8 @@ class History:
 
     def fold(self, rule: "Control", start: _Fold, step: Callable[[_Fold, Question], _Fold]) -> _Fold:
         """Return the state a rule has accumulated over all queries so far. Each query is processed once."""
-        seen, value = self._folds.get(rule, (0, start))
-        for question in self._questions[seen:]:
+        done, value = self._folds.get(rule, (0, start))
+        for question in self._questions[done:]:
             value = step(value, question)
         self._folds[rule] = (len(self._questions), value)
         return value  # type: ignore[no-any-return]

@@ -63,10 +63,10 @@ class Controls:
                 raise BadName(f"there is no control {name!r:.40}. There are: {', '.join(_RULES)}.")
             try:
                 rules.append(
-                    kind(**{key: tuple(one) if isinstance(one, list) else one for key, one in settings.items()})
+                    kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()})
                 )
             except TypeError:
-                takes = ", ".join(one.name for one in fields(kind))
+                takes = ", ".join(field.name for field in fields(kind))
                 raise BadName(f"{name} takes {takes}, got {', '.join(settings) or 'nothing'}.") from None
         return cls(rules, pools)
 

@@ -31,9 +31,11 @@ class OnlyAggregates(Control):
 
     def before(self, question: Question, history: History) -> str | None:
         """Refuse other aggregates and conditions that identify people."""
-        for one in question.aggregates:
-            if one.text.upper().partition("(")[0] not in {name.upper() for name in self.allowed}:
-                return f"{one.text} is not among the aggregates that are answered here: {', '.join(self.allowed)}."
+        for aggregate in question.aggregates:
+            if aggregate.text.upper().partition("(")[0] not in {name.upper() for name in self.allowed}:
+                return (
+                    f"{aggregate.text} is not among the aggregates that are answered here: {', '.join(self.allowed)}."
+                )
         people = {name.lower() for name, term in question.rows.columns.items() if term.unit}
         where = sqlglot.parse_one(question.text, read="duckdb").find_all(exp.Where)
         if any(column.name.lower() in people for part in where for column in part.find_all(exp.Column)):
@@ -57,8 +59,8 @@ class Overlap(Control):
         """Refuse a query that shares too many cells with an earlier one, or within itself."""
         cells = Cells(self.table, self.columns)
         sets, none = cells.sets(question, history.schema), np.zeros((0, 0), dtype=np.int64)
-        asked = history.fold(self, none, lambda kept, one: _stack(kept, cells.sets(one, history.schema)))
-        against = _stack(asked, sets)
+        earlier = history.fold(self, none, lambda state, past: _stack(state, cells.sets(past, history.schema)))
+        against = _stack(earlier, sets)
         shared = sets.astype(np.int64) @ against.T
         same = (shared == sets.sum(axis=1)[:, None]) & (shared == against.sum(axis=1)[None, :])
         worst = int(np.where(same, 0, shared).max(initial=0))
@@ -85,7 +87,7 @@ class Audit(Control):
         """Refuse a query after which some cell could be computed."""
         cells = Cells(self.table, self.columns)
         start = RowSpace(self.prime, np.zeros((0, 0), dtype=np.int64))
-        space = history.fold(self, start, lambda kept, one: kept.add(cells.sets(one, history.schema)))
+        space = history.fold(self, start, lambda state, past: state.add(cells.sets(past, history.schema)))
         if len(space.add(cells.sets(question, history.schema)).singles()):
             return f"a single cell of {', '.join(self.columns)} would follow from all questions. Ask of larger groups."
         return None
@@ -115,7 +117,7 @@ class RandomSample(Control):
         """Return the query restricted to the sample."""
         sql = question.rows.sql
         assert isinstance(sql, exp.Select)
-        unit = next(one.this for one in sql.expressions if one.alias == UNIT)
+        unit = next(column.this for column in sql.expressions if column.alias == UNIT)
         text = exp.Cast(this=unit.copy(), to=exp.DataType.build("TEXT"))
         keyed = exp.MD5(this=exp.Concat(expressions=[exp.Literal.string(self.key), text], safe=False, coalesce=False))
         # The first 60 bits as a fraction of their range: hexadecimal strings of one length sort like their numbers.
@@ -131,5 +133,5 @@ class RandomSample(Control):
         return replace(answer, notes=(*answer.notes, note))
 
 
-def _stack(kept: Any, sets: Any) -> Any:
-    return sets.astype(np.int64) if not len(kept) else np.vstack([kept, sets.astype(np.int64)])
+def _stack(earlier: Any, sets: Any) -> Any:
+    return sets.astype(np.int64) if not len(earlier) else np.vstack([earlier, sets.astype(np.int64)])

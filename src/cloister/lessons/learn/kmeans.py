@@ -44,16 +44,16 @@ class KMeans(TextbookModel, PrivateKMeans):
         Privacy: none; see `TextbookModel`.
         """
         self._check_rows(X)
-        given = read_table(X, self.fill)
+        inputs = read_table(X, self.fill)
 
         def learn(lesson: TextbookFit) -> tuple[tuple[tuple[Floats, Floats, int], Box], Loss]:
-            ground = read_ground(self.bounds, self.data_norm, given.width)
-            (known,) = complete(given.numbers())
-            return (lloyd(known, ground, self.n_clusters, self.max_iter, lesson), ground.ends), lesson.loss
+            ground = read_ground(self.bounds, self.data_norm, inputs.width)
+            (rows,) = complete(inputs.numbers())
+            return (lloyd(rows, ground, self.n_clusters, self.max_iter, lesson), ground.ends), lesson.loss
 
         (self.cluster_centers_, self.cluster_sizes_, self.n_iter_), self._box = self._teach(learn)
         self.center_errors_, self.size_error_ = None, None
-        keep_features(self, given.width, given.names)
+        keep_features(self, inputs.width, inputs.names)
         return self
 
 
@@ -78,8 +78,8 @@ def lloyd(
     centres = (2 * lesson.source.floats((clusters, features)) - 1) * half
     sizes = np.zeros(clusters)
     for _ in range(turns):
-        place = _nearest(rows, centres)
-        member = (place[:, None] == np.arange(clusters)).astype(np.float64)
+        nearest = _nearest(rows, centres)
+        member = (nearest[:, None] == np.arange(clusters)).astype(np.float64)
         sizes = np.maximum(member.sum(axis=0) + lesson.laplace(clusters, scale), 1.0)
         sums = member.T @ rows + lesson.laplace((clusters, features), scale)
         centres = np.clip(sums / sizes[:, None], -half, half)

@@ -109,20 +109,20 @@ class LinearRegression(TextbookModel, PrivateLinearRegression):
         if self.method == "wishart":
             wishart()
         self._check_rows(X)
-        given = read_table(X, self.fill)
-        goal = read_goal(y, given.length)
-        frame, ends = read_frame(self.bounds, self.data_norm, given.width), read_ends(self.target_bounds)
+        given_rows = read_table(X, self.fill)
+        goal = read_goal(y, given_rows.length)
+        frame, ends = read_frame(self.bounds, self.data_norm, given_rows.width), read_ends(self.target_bounds)
 
         def learn(lesson: TextbookFit) -> tuple[tuple[Regression, Box], Loss]:
-            rows, targets = complete(given.numbers(), numbers_in(goal))
+            rows, targets = complete(given_rows.numbers(), numbers_in(goal))
             penalty, scaled = self._penalty(frame.scale), scaled_goal(targets, ends)
             (slopes, constant), loss = regress(self.method, frame.rows(rows), scaled, frame, penalty, lesson)
             height, middle = ends[1] - ends[0], (ends[0] + ends[1]) / 2
-            found = Regression(slopes * height, constant * height + middle, None, math.nan, math.nan, ends)
-            return (found, frame.ends), loss
+            model = Regression(slopes * height, constant * height + middle, None, math.nan, math.nan, ends)
+            return (model, frame.ends), loss
 
         self._keep(*self._teach(learn))
-        keep_features(self, given.width, given.names)
+        keep_features(self, given_rows.width, given_rows.names)
         return self
 
 
@@ -145,12 +145,12 @@ def classify(
         raise BadInput("the textbook's perturbations are for two classes. Use another method.")
     if method == "input":
         # Includes rows of no listed class: their number must not be revealed.
-        known, code = complete(data.source.numbers(), data.source.labels())
-        noisy, _ = noisy_cells(data.frame.rows(known), lesson.epsilon / 2, lesson)
-        told, _ = noisy_codes(code, 2, lesson.epsilon / 2, lesson)
-        rows, labels = unit_rows(noisy, data.frame), np.where(told == 1, 1.0, -1.0)
+        numbers, code = complete(data.source.numbers(), data.source.labels())
+        noisy, _ = noisy_cells(data.frame.rows(numbers), lesson.epsilon / 2, lesson)
+        noisy_labels, _ = noisy_codes(code, 2, lesson.epsilon / 2, lesson)
+        rows, labels = unit_rows(noisy, data.frame), np.where(noisy_labels == 1, 1.0, -1.0)
         size = rows.shape[1]
-        weights = least(rows[told < 2], risk(labels[told < 2]), float(size), np.zeros(size))
+        weights = least(rows[noisy_labels < 2], risk(labels[noisy_labels < 2]), float(size), np.zeros(size))
         loss = on_paper(lesson)
     else:
         scaled, code = data.look()
@@ -189,11 +189,11 @@ def _from_noisy_rows(
     """
     n, d = scaled.shape
     noisy, scale = noisy_cells(np.column_stack([scaled, goal]), lesson.epsilon, lesson)
-    rows, told = np.column_stack([noisy[:, :-1], np.ones(n)]), noisy[:, -1]
+    rows, targets = np.column_stack([noisy[:, :-1], np.ones(n)]), noisy[:, -1]
     xx = rows.T @ rows
     xx[:d, :d] -= 2 * scale**2 * n * np.eye(d)
     doubt = 2 * scale**2 * math.sqrt(max(n, 1))
-    moments = Moments(xx, rows.T @ told, float(told @ told) - 2 * scale**2 * n, (doubt, doubt, doubt))
+    moments = Moments(xx, rows.T @ targets, float(targets @ targets) - 2 * scale**2 * n, (doubt, doubt, doubt))
     beta = trimmed(moments, penalty).coefficients
     slopes = beta[:-1] * frame.scale
     return slopes, float(beta[-1] - slopes @ frame.centre)

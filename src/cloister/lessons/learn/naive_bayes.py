@@ -64,8 +64,8 @@ class GaussianNB(TextbookModel, gaussian.GaussianNB):
             rows, code = complete(inputs.numbers(), codes_of(labels, list(listed)))
             box = read_box(self.bounds, inputs.width)
             least = float(self.var_smoothing)
-            found = normal_laws(self.method, box.to_unit(rows) - 0.5, code, len(listed), least, lesson)
-            return gaussian._Model(*found, CalibrationCurve(), box), _nominal(self.method, lesson)
+            laws = normal_laws(self.method, box.to_unit(rows) - 0.5, code, len(listed), least, lesson)
+            return gaussian._Model(*laws, CalibrationCurve(), box), _nominal(self.method, lesson)
 
         self._keep(self._teach(learn), listed)
         keep_features(self, inputs.width, inputs.names)
@@ -100,8 +100,8 @@ class MixedNB(TextbookModel, mixed.MixedNB):
             label, each = rows.codes()
             sizes = [part.size for part in parts]
             counts, tables = count_values(self.method, label, each, sizes, len(listed), lesson)
-            raised = [np.maximum(one, 0.0) + max(float(self.alpha), 1e-9) for one in tables]
-            logs = tuple(np.log(one / one.sum(axis=1, keepdims=True)) for one in raised)
+            raised = [np.maximum(table, 0.0) + max(float(self.alpha), 1e-9) for table in tables]
+            logs = tuple(np.log(table / table.sum(axis=1, keepdims=True)) for table in raised)
             return mixed._Model(counts, logs, CalibrationCurve()), _nominal(self.method, lesson)
 
         self._keep(self._teach(learn), listed, parts)
@@ -146,10 +146,10 @@ def normal_laws(
         undone(member.T @ part, honest)[:classes] for part in (np.ones((len(scaled), 1)), scaled, scaled**2)
     )
     if method == "output":
-        one = (2 * d + 1) / lesson.epsilon  # each number has epsilon/(2d + 1)
-        sizes = sizes + lesson.laplace(sizes.shape, one)
-        sums = sums + lesson.laplace(sums.shape, one / 2)
-        squares = squares + lesson.laplace(squares.shape, one / 4)
+        noise_scale = (2 * d + 1) / lesson.epsilon  # each number has epsilon/(2d + 1)
+        sizes = sizes + lesson.laplace(sizes.shape, noise_scale)
+        sums = sums + lesson.laplace(sums.shape, noise_scale / 2)
+        squares = squares + lesson.laplace(squares.shape, noise_scale / 4)
     sizes = np.maximum(sizes, 1.0)
     means = np.clip(sums / sizes, -0.5, 0.5)
     variances = np.clip(squares / sizes - 2 * scale**2 - means**2, least, 0.25)
@@ -182,8 +182,8 @@ def count_values(
     )
     if method == "input":
         codes, honest = noisy_codes(codes, classes, each, lesson)
-        told = [noisy_codes(cell, size, each, lesson) for cell, size in zip(cells, sizes, strict=True)]
-        cells, truths = [one[0] for one in told], [one[1] for one in told]
+        noisy = [noisy_codes(cell, size, each, lesson) for cell, size in zip(cells, sizes, strict=True)]
+        cells, truths = [pair[0] for pair in noisy], [pair[1] for pair in noisy]
     counts = undone(np.bincount(codes, minlength=classes + 1).astype(np.float64), honest)[:classes]
     tables = []
     for cell, size, truth in zip(cells, sizes, truths, strict=True):
@@ -192,5 +192,5 @@ def count_values(
         tables.append(both[:classes, :size])
     if method == "output":
         counts = counts + lesson.laplace(counts.shape, 1 / each)
-        tables = [one + lesson.laplace(one.shape, 1 / each) for one in tables]
+        tables = [table + lesson.laplace(table.shape, 1 / each) for table in tables]
     return np.maximum(counts, 1.0), tables

@@ -52,20 +52,20 @@ class PCA(TextbookModel, pca.PCA):
         if self.method == "wishart":
             wishart()
         self._check_rows(X)
-        given = read_table(X, self.fill)
-        count = self._count(given.width)
+        inputs = read_table(X, self.fill)
+        count = self._count(inputs.width)
 
         def learn(lesson: TextbookFit) -> tuple[Components, Loss]:
-            frame = self._frame(given.width, None)
-            (rows,) = complete(given.numbers())
-            found, middle, variance, loss = directions(self.method, frame.rows(rows), frame, count, lesson)
-            told = np.full(count, math.nan) if variance is None else variance / frame.scale[0] ** 2
-            return Components(signed(found), told, math.nan, frame.centre + middle / frame.scale, math.nan), loss
+            frame = self._frame(inputs.width, None)
+            (rows,) = complete(inputs.numbers())
+            vectors, middle, variance, loss = directions(self.method, frame.rows(rows), frame, count, lesson)
+            variances = np.full(count, math.nan) if variance is None else variance / frame.scale[0] ** 2
+            return Components(signed(vectors), variances, math.nan, frame.centre + middle / frame.scale, math.nan), loss
 
         self._keep(self._teach(learn), count)
         if self.method == "subspace":
             self.explained_variance_ = None
-        keep_features(self, given.width, given.names)
+        keep_features(self, inputs.width, inputs.names)
         return self
 
 
@@ -85,10 +85,10 @@ def directions(
         scatter = noisy.T @ noisy / rows - 2 * scale**2 * np.eye(frame.features)
         loss = on_paper(lesson)
     else:
-        whole = _second_moments(scaled, frame, lesson)
-        rows = max(float(whole[-1, -1]) / frame.reach**2, 1.0)
-        middle = np.clip(whole[-1, :-1] / (rows * frame.reach), -0.5, 0.5)
-        scatter = whole[:-1, :-1] / rows
+        moments = _second_moments(scaled, frame, lesson)
+        rows = max(float(moments[-1, -1]) / frame.reach**2, 1.0)
+        middle = np.clip(moments[-1, :-1] / (rows * frame.reach), -0.5, 0.5)
+        scatter = moments[:-1, :-1] / rows
         loss = lesson.loss
     values, vectors = np.linalg.eigh(scatter - np.outer(middle, middle))
     order = np.argsort(values)[::-1][:count]
@@ -116,16 +116,16 @@ def sample_subspace(scatter: Floats, length: float, epsilon: float, count: int, 
     A direction v has the score v'Av, which one row of norm at most r moves by at most r². Directions are drawn one
     after the other, each in the remaining subspace: k directions for epsilon/k each.
     """
-    basis, found = np.eye(len(scatter)), []
+    basis, directions = np.eye(len(scatter)), []
     for _ in range(count):
         inside = basis.T @ scatter @ basis
         # The score only rises when a row is added, so e^(epsilon score / r²) is private without the usual half.
         chosen = basis @ _bingham(inside * (epsilon / count / length**2), source)
-        found.append(chosen)
+        directions.append(chosen)
         left = basis - np.outer(chosen, chosen @ basis)
         vectors, sizes, _ = np.linalg.svd(left)
         basis = vectors[:, : len(sizes) - 1] if len(sizes) > 1 else vectors[:, :0]
-    return np.array(found)
+    return np.array(directions)
 
 
 def _bingham(matrix: Floats, source: Source) -> Floats:

@@ -74,7 +74,7 @@ class AbsentValue(SmallTable):
         super().__init__(rows)
         self.column = column
         present = {int(row[column]) for row in self._rows}
-        self.absent = next(one for one in range(min(present), max(present) + 2) if one not in present)
+        self.absent = next(value for value in range(min(present), max(present) + 2) if value not in present)
         self._mean = self._exact(column, EVERYBODY) / len(self._rows)
         for i in self._members(secret):
             self._rows[i][column] = self.absent

@@ -44,7 +44,9 @@ class OverlapControl(SmallTable):
     def total(self, column: str | None, condition: TrackerCondition) -> float | None:
         """Return the exact sum, if the query set overlaps earlier ones little enough."""
         members = frozenset(self._members(condition))
-        if len(members) < self.least or any(len(members & one) > self.shared for one in self._asked if one != members):
+        if len(members) < self.least or any(
+            len(members & earlier) > self.shared for earlier in self._asked if earlier != members
+        ):
             return None
         self._asked.append(members)
         return self._exact(column, condition)
@@ -95,5 +97,5 @@ class MaxAudit(SmallTable):
 
     def _discloses(self, answered: list[tuple[frozenset[int], float]]) -> bool:
         """Return True if some maximum has one possible owner: the others of its set are known to be below it."""
-        most = {i: min(top for one, top in answered if i in one) for members, _ in answered for i in members}
+        most = {i: min(top for group, top in answered if i in group) for members, _ in answered for i in members}
         return any(sum(most[i] == top for i in members) == 1 for members, top in answered)
