@@ -154,9 +154,8 @@ def _passed(
     (loss, user_loss), (total, own_total) = losses, totals
     budget, word = policy.budget, "per_request"
     try:
-        if (
-            user_loss.amount
-        ):  # never less than the dataset pays: a stored release counts for the user who receives it now
+        # Never less than the dataset pays: a stored release counts for the user who receives it now.
+        if user_loss.amount:
             cost.refuse_above(policy, user_loss)
         word = "per_user"
         if budget.per_user is not None and user_loss.amount:
