@@ -97,23 +97,23 @@ class ActivityProfile:
 
 def profile(events: Iterable[ActivityEvent], at: float) -> ActivityProfile:
     """Compute the profile of one user's requests. Pure: the same events give the same score."""
-    every = [one for one in events if at - (_LOOK_BACK_DAYS + 1) * _DAY < one.time <= at]
-    here = [one for one in every if not one.elsewhere]
-    last = [one for one in here if one.time > at - _DAY]
-    before = [one for one in here if one.time <= at - _DAY]
-    first = min((one.time for one in before), default=at - _DAY)
+    every = [event for event in events if at - (_LOOK_BACK_DAYS + 1) * _DAY < event.time <= at]
+    local = [event for event in every if not event.elsewhere]
+    last = [event for event in local if event.time > at - _DAY]
+    before = [event for event in local if event.time <= at - _DAY]
+    first = min((event.time for event in before), default=at - _DAY)
     days = max(1.0, (at - _DAY - first) / _DAY)
-    found = _signals(last, before, days) + _positive(_datasets([one for one in every if one.elsewhere], at))
-    hours = Counter(_hour(one) for one in here)
+    signals = _signals(last, before, days) + _positive(_datasets([event for event in every if event.elsewhere], at))
+    hours = Counter(_hour(event) for event in local)
     return ActivityProfile(
         len(last),
         len(before) / days,
-        sum(one.refused for one in last),
-        sum(one.spent for one in last),
+        sum(event.refused for event in last),
+        sum(event.spent for event in last),
         tuple(hours[hour] for hour in range(24)),
-        tuple(sorted(frozenset[str]().union(*(one.tables for one in here)))),
-        round(sum(one.points for one in found), 1),
-        found,
+        tuple(sorted(frozenset[str]().union(*(event.tables for event in local)))),
+        round(sum(signal.points for signal in signals), 1),
+        signals,
     )
 
 
@@ -128,7 +128,7 @@ def _signals(last: list[ActivityEvent], before: list[ActivityEvent], days: float
 
 
 def _positive(*signals: Signal | None) -> tuple[Signal, ...]:
-    return tuple(one for one in signals if one is not None and one.points > 0)
+    return tuple(signal for signal in signals if signal is not None and signal.points > 0)
 
 
 def _requests(last: list[ActivityEvent], before: list[ActivityEvent], days: float) -> Signal | None:
@@ -141,17 +141,17 @@ def _requests(last: list[ActivityEvent], before: list[ActivityEvent], days: floa
 
 
 def _spending(last: list[ActivityEvent], before: list[ActivityEvent], days: float) -> Signal | None:
-    spent = sum(one.spent for one in last)
+    spent = sum(event.spent for event in last)
     if len(before) < _ENOUGH:
         points = _limited(12 * spent)  # a quarter of the whole budget on a new user's first day: three points
         return Signal("spending", points, f"{spent:.1%} of the budget in a day, by somebody with no past here.")
-    usual = sum(one.spent for one in before) / days
+    usual = sum(event.spent for event in before) / days
     points = _limited(math.log2((spent + 0.001) / (usual + 0.001)) - 1)
     return Signal("spending", points, f"{spent:.1%} of the budget in a day; usual are {usual:.1%}.")
 
 
 def _refusals(last: list[ActivityEvent], before: list[ActivityEvent], days: float) -> Signal | None:
-    refused, usual = sum(one.refused for one in last), sum(one.refused for one in before) / days
+    refused, usual = sum(event.refused for event in last), sum(event.refused for event in before) / days
     if refused < 3:
         return None
     points = _limited((refused - usual) / math.sqrt(usual + 1) / 2)
@@ -161,22 +161,22 @@ def _refusals(last: list[ActivityEvent], before: list[ActivityEvent], days: floa
 def _hours(last: list[ActivityEvent], before: list[ActivityEvent]) -> Signal | None:
     if len(before) < _ENOUGH or len(last) < 3:
         return None
-    known = {(_hour(one) + step) % 24 for one in before for step in (-1, 0, 1)}
-    odd = sum(_hour(one) not in known for one in last)
+    usual_hours = {(_hour(event) + step) % 24 for event in before for step in (-1, 0, 1)}
+    odd = sum(_hour(event) not in usual_hours for event in last)
     return Signal("hours", 3.0 * odd / len(last), f"{odd} of {len(last)} requests came at hours of the day never used.")
 
 
 def _tables(last: list[ActivityEvent], before: list[ActivityEvent]) -> Signal | None:
     if len(before) < _ENOUGH:
         return None
-    known = frozenset[str]().union(*(one.tables for one in before))
-    new = sorted(frozenset[str]().union(*(one.tables for one in last)) - known)
+    past_tables = frozenset[str]().union(*(event.tables for event in before))
+    new = sorted(frozenset[str]().union(*(event.tables for event in last)) - past_tables)
     return Signal("tables", min(len(new), 2.0), f"{len(new)} tables were asked about for the first time.")
 
 
 def _datasets(elsewhere: list[ActivityEvent], at: float) -> Signal | None:
-    known = {one.elsewhere for one in elsewhere if one.time <= at - _DAY}
-    new = {one.elsewhere for one in elsewhere if one.time > at - _DAY} - known
+    past_datasets = {event.elsewhere for event in elsewhere if event.time <= at - _DAY}
+    new = {event.elsewhere for event in elsewhere if event.time > at - _DAY} - past_datasets
     # The number only: other owners' datasets must not be named to this owner.
     points = min(max(len(new) - 1.0, 0.0), 3.0)
     return Signal("datasets", points, f"{len(new)} other datasets were asked for the first time on the same day.")
@@ -198,8 +198,8 @@ def profiles(session: Session, dataset: Dataset, at: float | None = None) -> lis
     moment = now() if at is None else at
     events = _events(session, dataset, moment - (_LOOK_BACK_DAYS + 1) * _DAY)
     people = session.scalars(sa.select(Person).where(Person.id.in_(events)))
-    found = [(person, profile(events[person.id], moment)) for person in people]
-    return sorted(found, key=lambda one: (-one[1].score, -one[1].requests, one[0].name))
+    pairs = [(person, profile(events[person.id], moment)) for person in people]
+    return sorted(pairs, key=lambda pair: (-pair[1].score, -pair[1].requests, pair[0].name))
 
 
 def watch(hub: "Hub", at: float | None = None) -> int:
@@ -212,10 +212,10 @@ def watch(hub: "Hub", at: float | None = None) -> int:
     with hub.database.reading() as session:
         unusual = [*_unusual(session, moment)]
     alerts = 0
-    for dataset, person, found in unusual:
+    for dataset, person, activity in unusual:
         with hub.database.writing() as session:
             if not _told(session, dataset, person, moment):
-                _alert(hub, session, dataset, person, found)
+                _alert(hub, session, dataset, person, activity)
                 alerts += 1
     return alerts
 
@@ -223,23 +223,25 @@ def watch(hub: "Hub", at: float | None = None) -> int:
 def _unusual(session: Session, moment: float) -> Iterable[tuple[Dataset, Person, ActivityProfile]]:
     recent = sa.select(Job.dataset_id).where(Job.created > moment - _DAY).distinct()
     denied = sa.select(AuditEntry.object).where(AuditEntry.action == "work.denied", AuditEntry.time > moment - _DAY)
-    names = {one.removeprefix("dataset/") for one in session.scalars(denied.distinct())}
+    names = {name.removeprefix("dataset/") for name in session.scalars(denied.distinct())}
     wanted = sa.select(Dataset).where(
         Dataset.deleted.is_(None), sa.or_(Dataset.id.in_(recent), Dataset.name.in_(names))
     )
     for dataset in session.scalars(wanted.order_by(Dataset.id)).all():
-        for person, found in profiles(session, dataset, moment):
-            if found.alert and person.id != dataset.owner_id and not _told(session, dataset, person, moment):
-                yield dataset, person, found
+        for person, activity in profiles(session, dataset, moment):
+            if activity.alert and person.id != dataset.owner_id and not _told(session, dataset, person, moment):
+                yield dataset, person, activity
 
 
-def _alert(hub: "Hub", session: Session, dataset: Dataset, person: Person, found: ActivityProfile) -> None:
-    why = " ".join(one.sentence for one in found.signals)
+def _alert(hub: "Hub", session: Session, dataset: Dataset, person: Person, activity: ActivityProfile) -> None:
+    why = " ".join(signal.sentence for signal in activity.signals)
     hub.audit.write(
-        session, None, "activity.alert", f"dataset/{dataset.name}", person=person.id, score=found.score, why=why
+        session, None, "activity.alert", f"dataset/{dataset.name}", person=person.id, score=activity.score, why=why
     )
-    said = f"{person.name} uses {dataset.name} in an unusual way (score {found.score:g} of {ALERT_AT:g}). Have a look."
-    tell(hub, session, dataset.owner_id, said, f"/datasets/{dataset.name}/activity")
+    message = (
+        f"{person.name} uses {dataset.name} in an unusual way (score {activity.score:g} of {ALERT_AT:g}). Have a look."
+    )
+    tell(hub, session, dataset.owner_id, message, f"/datasets/{dataset.name}/activity")
 
 
 def _told(session: Session, dataset: Dataset, person: Person, moment: float) -> bool:
@@ -252,7 +254,7 @@ def _told(session: Session, dataset: Dataset, person: Person, moment: float) -> 
 
 
 def _events(session: Session, dataset: Dataset, since: float) -> dict[int, list[ActivityEvent]]:
-    found: dict[int, list[ActivityEvent]] = {}
+    events: dict[int, list[ActivityEvent]] = {}
     cap = Loss.from_json(dataset.budget)
     # The tables were recorded when the job was planned: no SQL is parsed here.
     columns = (Job.person_id, Job.created, Job.state, Job.plan[TABLES].label("tables"), Spent.loss)
@@ -260,19 +262,19 @@ def _events(session: Session, dataset: Dataset, since: float) -> dict[int, list[
     for job in session.execute(jobs.where(Job.dataset_id == dataset.id, Job.created > since)):
         spent = _share(Loss.from_json(job.loss), cap) if job.loss else 0.0
         event = ActivityEvent(job.created, job.state == "refused", spent, frozenset(job.tables or ()))
-        found.setdefault(job.person_id, []).append(event)
+        events.setdefault(job.person_id, []).append(event)
     denied = sa.select(AuditEntry.person_id, AuditEntry.time).where(
         AuditEntry.action == "work.denied", AuditEntry.object == f"dataset/{dataset.name}", AuditEntry.time > since
     )
     for person_id, time in session.execute(denied):
         if person_id is not None:
-            found.setdefault(person_id, []).append(ActivityEvent(time, refused=True))
+            events.setdefault(person_id, []).append(ActivityEvent(time, refused=True))
     others = sa.select(Job.person_id, Job.created, Job.dataset_id).where(
-        Job.person_id.in_(list(found)), Job.dataset_id != dataset.id, Job.created > since
+        Job.person_id.in_(list(events)), Job.dataset_id != dataset.id, Job.created > since
     )
     for person_id, time, other in session.execute(others):
-        found[person_id].append(ActivityEvent(time, elsewhere=other))
-    return found
+        events[person_id].append(ActivityEvent(time, elsewhere=other))
+    return events
 
 
 def _share(loss: Loss, budget: Loss) -> float:

@@ -114,8 +114,8 @@ class Charges:
             if entry.kind == "reserve":
                 self._open[entry.number] = tuple({line.account for line in entry.lines})
             for line in entry.lines:
-                one = Charged(entry.number, time, entry.kind, line.loss, entry.request, whose)
-                self._accounts.setdefault(line.account, {})[entry.number] = one
+                charge = Charged(entry.number, time, entry.kind, line.loss, entry.request, whose)
+                self._accounts.setdefault(line.account, {})[entry.number] = charge
         elif entry.kind in ("commit", "void"):
             state = "released" if entry.kind == "commit" else "void"
             reserve = entry.settles or 0
@@ -220,17 +220,17 @@ class Mine:
 
 def for_owner(hub: "Hub", session: Session, dataset: Dataset) -> Statement:
     """Return the statement of a dataset, for its owner and for auditors: it names users, but holds no answers."""
-    charged = [one for one in charges_of(hub).of(dataset.name) if one.state != "void"]
+    charged = [charge for charge in charges_of(hub).of(dataset.name) if charge.state != "void"]
     jobs = _Jobs(session, sa.select(Job).where(Job.dataset_id == dataset.id).options(defer(Job.plan)))
     balance = _balance(hub, dataset.name)
-    lines = [jobs.line(one) for one in charged]
+    lines = [jobs.line(charge) for charge in charged]
     cap = balance.rules.cap if balance else Loss.from_json(dataset.budget)
     return Statement(
         dataset.name,
         balance,
         tuple(reversed(lines)),
-        _sums(lines, lambda one: one.person, cap),
-        _sums(lines, lambda one: one.purpose, cap),
+        _sums(lines, lambda line: line.person, cap),
+        _sums(lines, lambda row: row.purpose, cap),
         _months(lines, cap),
         tuple(_problems(session, dataset, balance, lines, jobs)),
     )
@@ -238,11 +238,11 @@ def for_owner(hub: "Hub", session: Session, dataset: Dataset) -> Statement:
 
 def only(statement: Statement, person: Person) -> Statement:
     """Return the part of a statement that a data user may read: the total, and their own charges."""
-    lines = tuple(one for one in statement.lines if one.person_id == person.id)
+    lines = tuple(line for line in statement.lines if line.person_id == person.id)
     if statement.balance is None:
         return Statement(statement.dataset, None, lines, (), (), (), ())
     cap = statement.balance.rules.cap
-    purposes, months = _sums(lines, lambda one: one.purpose, cap), _months(lines, cap)
+    purposes, months = _sums(lines, lambda line: line.purpose, cap), _months(lines, cap)
     return Statement(statement.dataset, statement.balance, lines, (), purposes, months, ())
 
 
@@ -252,17 +252,17 @@ def for_user(hub: "Hub", session: Session, person: Person, environment: Environm
     What is left of a dataset is shown only to users who may see the dataset now: it reveals what others spend.
     """
     wanted = sa.select(Dataset).join(Spent, Spent.dataset_id == Dataset.id).where(Spent.person_id == person.id)
-    found = []
+    statements = []
     for dataset in session.scalars(wanted.distinct().order_by(Dataset.name)):
         own_jobs = sa.select(Job).where(Job.dataset_id == dataset.id, Job.person_id == person.id)
         jobs = _Jobs(session, own_jobs.options(defer(Job.plan)))
         key = f"{dataset.name}@{analyst(person.id)}"
-        lines = [jobs.line(one) for one in charges_of(hub).of(key) if one.state != "void"]
-        known = dataset.deleted is None and may_know(hub, session, person, dataset, environment)
-        own, whole = _balance(hub, key), _balance(hub, dataset.name) if known else None
-        spent, left = own.spent if own else None, whole.left if whole else None
-        found.append(Mine(dataset.name, spent, left, tuple(reversed(lines))))
-    return found
+        lines = [jobs.line(charge) for charge in charges_of(hub).of(key) if charge.state != "void"]
+        visible = dataset.deleted is None and may_know(hub, session, person, dataset, environment)
+        user_balance, dataset_balance = _balance(hub, key), _balance(hub, dataset.name) if visible else None
+        spent, left = user_balance.spent if user_balance else None, dataset_balance.left if dataset_balance else None
+        statements.append(Mine(dataset.name, spent, left, tuple(reversed(lines))))
+    return statements
 
 
 def analyst(person_id: int) -> str:
@@ -296,11 +296,11 @@ class _Jobs:
                 self._by_digest[job.charge].append(job)
             for entry in _entries(job.receipt):
                 self._by_entry[entry] = job
-        self._names = {one.id: one.name for one in session.scalars(sa.select(Person))}
+        self._names = {person.id: person.name for person in session.scalars(sa.select(Person))}
 
     def of(self, charged: Charged) -> Job | None:
-        if (found := self._by_entry.get(charged.entry)) is not None:
-            return found
+        if (match := self._by_entry.get(charged.entry)) is not None:
+            return match
         same = self._by_digest.get(charged.request, [])
         # If one request was charged again for a later job, take the newest job that had begun by then.
         return next((job for job in reversed(same) if (job.started or job.created) <= charged.time + 1), None)
@@ -328,22 +328,22 @@ def _problems(
 ) -> Iterable[str]:
     if balance is not None:
         none = Loss.nothing(balance.spent.measure, balance.spent.relation)
-        total = sum((one.loss for one in lines), start=none)
+        total = sum((line.loss for line in lines), start=none)
         if total != balance.spent:
             yield f"The entries add up to {total}, and the ledger's total is {balance.spent}."
     paid: dict[int, Loss] = {}
-    for one in lines:
-        if one.job_id is not None:
-            paid[one.job_id] = paid[one.job_id] + one.loss if one.job_id in paid else one.loss
-        elif one.what != "write-off":
-            yield f"Entry {one.entry} of the ledger charges {one.loss}, and no job of this hub asked for it."
+    for line in lines:
+        if line.job_id is not None:
+            paid[line.job_id] = paid[line.job_id] + line.loss if line.job_id in paid else line.loss
+        elif line.what != "write-off":
+            yield f"Entry {line.entry} of the ledger charges {line.loss}, and no job of this hub asked for it."
     for job in jobs.all:
-        said = Loss.from_json(job.loss) if job.loss else None
-        if said is not None and said.amount and job.state not in ("running", "charged"):
+        claimed = Loss.from_json(job.loss) if job.loss else None
+        if claimed is not None and claimed.amount and job.state not in ("running", "charged"):
             if job.id not in paid:
-                yield f"Job {job.id} says that it cost {said}, and the ledger has no such charge."
-            elif paid[job.id] != said:
-                yield f"Job {job.id} says that it cost {said}, and the ledger charged {paid[job.id]}."
+                yield f"Job {job.id} says that it cost {claimed}, and the ledger has no such charge."
+            elif paid[job.id] != claimed:
+                yield f"Job {job.id} says that it cost {claimed}, and the ledger charged {paid[job.id]}."
     yield from _unbooked(session, dataset, paid)
 
 
@@ -353,22 +353,22 @@ def _unbooked(session: Session, dataset: Dataset, paid: dict[int, Loss]) -> Iter
     aside = {number: Loss.from_json(loss) for number, loss in booked}
     for number, loss in paid.items():
         if number not in aside or not loss <= aside[number]:
-            kept = aside.get(number, "nothing")
-            yield f"Job {number} was charged {loss}, and {kept} was set aside for it: limits count too little."
+            reserved = aside.get(number, "nothing")
+            yield f"Job {number} was charged {loss}, and {reserved} was set aside for it: limits count too little."
 
 
 def _sums(lines: Iterable[StatementLine], label: Callable[[StatementLine], str], cap: Loss) -> tuple[Sum, ...]:
     groups: dict[str, list[Loss]] = defaultdict(list)
-    for one in lines:
-        groups[label(one)].append(one.loss)
+    for line in lines:
+        groups[label(line)].append(line.loss)
     totals = [(name, sum(losses[1:], start=losses[0]), len(losses)) for name, losses in groups.items()]
-    totals.sort(key=lambda one: (-one[1].amount, one[0]))
+    totals.sort(key=lambda total: (-total[1].amount, total[0]))
     return tuple(Sum(name, loss, count, share(loss, cap)) for name, loss, count in totals)
 
 
 def _months(lines: Iterable[StatementLine], cap: Loss) -> tuple[Sum, ...]:
-    months = _sums(lines, lambda one: datetime.fromtimestamp(one.time, UTC).strftime("%Y-%m"), cap)
-    return tuple(sorted(months, key=lambda one: one.label))
+    months = _sums(lines, lambda line: datetime.fromtimestamp(line.time, UTC).strftime("%Y-%m"), cap)
+    return tuple(sorted(months, key=lambda month: month.label))
 
 
 def _balance(hub: "Hub", key: str) -> Balance | None:
@@ -380,10 +380,10 @@ def _balance(hub: "Hub", key: str) -> Balance | None:
 
 def _entries(receipts: str | None) -> list[int]:
     """Return the ledger entries that a job's receipts name; one receipt per line."""
-    found = []
+    numbers = []
     for line in (receipts or "").splitlines():
         try:
-            found.append(int(json.loads(line)["receipt"]["ledger"]["entry"]))
+            numbers.append(int(json.loads(line)["receipt"]["ledger"]["entry"]))
         except (ValueError, KeyError, TypeError):
             continue
-    return found
+    return numbers

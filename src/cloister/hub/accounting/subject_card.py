@@ -100,30 +100,30 @@ class Card:
         """Return the card in plain words."""
         if not self.loss.amount and not self.loss.delta:
             return ("Nothing has been released from this data. Nobody has learned anything about you from it.",)
-        beliefs, what = (
+        beliefs, claim = (
             (self.taking_part, "you are in this data") if self.taking_part else (self.fact, "a fact about you is true")
         )
-        half = next(one for one in beliefs if one.prior == Fraction(1, 2))
+        half = next(belief for belief in beliefs if belief.prior == Fraction(1, 2))
         _, least, most = half.words
-        said = [
-            f"Somebody who thinks it fifty-fifty that {what} can, after seeing everything that was ever released from "
+        lines = [
+            f"Somebody who thinks it fifty-fifty that {claim} can, after seeing everything that was ever released from "
             f"it, be at most {most} sure that it is so, and at least {least}.",
         ]
         if self.odds is not None:
-            said.append(f"Whatever they believed before, the odds change by a factor of at most {_factor(self.odds)}.")
+            lines.append(f"Whatever they believed before, the odds change by a factor of at most {_factor(self.odds)}.")
         else:
-            said.append("The total is so large that this limit protects nobody. Ask the owner why.")
-        said.append(
+            lines.append("The total is so large that this limit protects nobody. Ask the owner why.")
+        lines.append(
             f"Somebody who must guess, and starts at fifty-fifty, is right at most {percent(self.guess)} of the time; "
             "with a coin it would be 50 %."
         )
         if self.delta:
-            said.append(
+            lines.append(
                 f"These limits hold except with a probability of at most {self.chance} (delta "
                 f"{show(self.delta)}); for that case nothing is promised."
             )
-        said.append("It does not matter what else they know, how clever they are, or how much they can compute.")
-        return tuple(said)
+        lines.append("It does not matter what else they know, how clever they are, or how much they can compute.")
+        return tuple(lines)
 
 
 def card(loss: Loss, delta: Fraction | None = None) -> Card:
@@ -137,16 +137,16 @@ def card(loss: Loss, delta: Fraction | None = None) -> Card:
     ('50 %', '26.8 %', '73.2 %')
     """
     at = DELTA if delta is None or not delta else rational(delta, "delta")
-    known = loss.as_epsilon(at) if loss.measure == "rho" and loss.amount else loss
-    two = _as_replaced(loss, known, at)
+    epsilon_loss = loss.as_epsilon(at) if loss.measure == "rho" and loss.amount else loss
+    two = _as_replaced(loss, epsilon_loss, at)
     present = loss.relation is Relation.ADD_REMOVE
     return Card(
         loss,
-        known.amount,
-        known.delta,
-        _power(known.amount) if known.amount <= _BEYOND and known.delta < 1 else None,
-        _guess(loss, known),
-        _beliefs(known) if present else (),
+        epsilon_loss.amount,
+        epsilon_loss.delta,
+        _power(epsilon_loss.amount) if epsilon_loss.amount <= _BEYOND and epsilon_loss.delta < 1 else None,
+        _guess(loss, epsilon_loss),
+        _beliefs(epsilon_loss) if present else (),
         _beliefs(two),
         two.amount,
         two.delta,
@@ -159,13 +159,15 @@ def cards(balance: Balance) -> tuple[Card, Card]:
     return card(balance.spent, converted), card(balance.rules.cap, converted)
 
 
-def _as_replaced(loss: Loss, known: Loss, at: Fraction) -> Loss:
+def _as_replaced(loss: Loss, epsilon_loss: Loss, at: Fraction) -> Loss:
     """Return the loss between two versions of one person, as an epsilon."""
     if loss.relation is Relation.REPLACE_ONE or not loss.amount:
-        return replace(known, delta=min(2 * known.delta, Fraction(1))) if not loss.amount else known
+        return (
+            replace(epsilon_loss, delta=min(2 * epsilon_loss.delta, Fraction(1))) if not loss.amount else epsilon_loss
+        )
     if loss.measure == "rho" and not loss.delta:
         return loss.as_replace_one().as_epsilon(at)  # four times the rho, which is less than twice the epsilon
-    return known.as_replace_one()
+    return epsilon_loss.as_replace_one()
 
 
 def _beliefs(loss: Loss) -> tuple[Belief, ...]:
@@ -178,9 +180,9 @@ def _beliefs(loss: Loss) -> tuple[Belief, ...]:
     )
 
 
-def _guess(loss: Loss, known: Loss) -> Fraction:
+def _guess(loss: Loss, epsilon_loss: Loss) -> Fraction:
     """Return the largest share of right guesses from fifty-fifty, rounded up."""
-    distances = [Fraction(1), _distance(known.amount, known.delta)]
+    distances = [Fraction(1), _distance(epsilon_loss.amount, epsilon_loss.delta)]
     if loss.measure == "rho":
         distances.append(_with(sqrt_up(loss.amount / 2), loss.delta))
         for epsilon in _TRIED:  # any epsilon gives a valid limit; the smallest is kept

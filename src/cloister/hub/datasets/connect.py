@@ -93,8 +93,8 @@ def read_address(settings: Settings, dataset: Dataset, text: str) -> Link:
 
 def _postgres(settings: Settings, dataset: Dataset, text: str) -> Link:
     host, port, parts = _host(settings, dataset, text, "postgresql")
-    given = parse_qsl(parts.query, keep_blank_values=True)
-    for name, value in given:
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    for name, value in options:
         if not re.fullmatch(_OPTIONS.get(name, "(?!)"), value):
             raise BadForm(f"address: the option {name!r:.40} is not taken. Options are {', '.join(_OPTIONS)}.")
     database = unquote(parts.path.lstrip("/"))
@@ -105,21 +105,21 @@ def _postgres(settings: Settings, dataset: Dataset, text: str) -> Link:
     fixed = {"hostaddr": address, "passfile": "/dev/null", "connect_timeout": "10"}
     secret = "" if parts.password is None else ":" + quote(unquote(parts.password), safe="")
     who = f"{quote(unquote(parts.username or ''), safe='')}{secret}@" if parts.username else ""
-    query = _encrypted({**dict(given), **fixed})
+    query = _encrypted({**dict(options), **fixed})
     opened = f"postgresql://{who}{_bracketed(host)}:{port}/{quote(database, safe='')}?{query}"
     return Link("postgres", f"PostgreSQL {database} on {host}:{port}", opened)
 
 
 def _spark(settings: Settings, dataset: Dataset, text: str) -> Link:
     host, port, parts = _host(settings, dataset, text, "sc")
-    options = [one.partition("=") for one in parts.path.lstrip("/;").split(";") if one]
+    options = [part.partition("=") for part in parts.path.lstrip("/;").split(";") if part]
     if parts.query or parts.fragment or any(name not in _SPARK_OPTIONS for name, _, _ in options):
         raise BadForm(f"address: write sc://host:port/;token=…; options are {', '.join(_SPARK_OPTIONS)}.")
     address = _pinned(host, port)
-    given = {name: value for name, _, value in options}
-    if not ipaddress.ip_address(address).is_loopback and given.setdefault("use_ssl", "true").lower() != "true":
+    parameters = {name: value for name, _, value in options}
+    if not ipaddress.ip_address(address).is_loopback and parameters.setdefault("use_ssl", "true").lower() != "true":
         raise BadForm("address: rows would travel in clear, and this server is on another machine. Use use_ssl=true.")
-    opened = f"sc://{_bracketed(address)}:{port}/;" + ";".join(f"{name}={value}" for name, value in given.items())
+    opened = f"sc://{_bracketed(address)}:{port}/;" + ";".join(f"{name}={value}" for name, value in parameters.items())
     return Link("spark", f"Spark on {_bracketed(host)}:{port}", opened)
 
 
@@ -129,9 +129,9 @@ def _bracketed(host: str) -> str:
 
 def _encrypted(options: dict[str, str]) -> str:
     """Return the options of a PostgreSQL address as a query string; TLS is required unless the server is local."""
-    here = ipaddress.ip_address(options["hostaddr"]).is_loopback
+    loopback = ipaddress.ip_address(options["hostaddr"]).is_loopback
     # libpq's default falls back to plaintext if the server refuses TLS: rows would travel in clear.
-    if not here and options.setdefault("sslmode", "require") not in _ENCRYPTED:
+    if not loopback and options.setdefault("sslmode", "require") not in _ENCRYPTED:
         raise BadForm(
             f"address: with sslmode={options['sslmode']} rows could travel in clear, and this server is on another "
             f"machine. Use one of {', '.join(_ENCRYPTED)}."
@@ -158,16 +158,25 @@ def _host(settings: Settings, dataset: Dataset, text: str, scheme: str) -> tuple
 def _pinned(host: str, port: int) -> str:
     """Resolve a host to one address. All its addresses must be allowed, or none is used."""
     try:
-        found = {str(one[4][0]).partition("%")[0] for one in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+        resolved = {
+            str(info[4][0]).partition("%")[0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        }
     except OSError:
         raise BadForm(f"address: the host {host:.100} cannot be found.") from None
-    addresses = [ipaddress.ip_address(one) for one in sorted(found)]
-    plain = [getattr(one, "ipv4_mapped", None) or one for one in addresses]
-    for one in plain:
-        own = one.is_loopback and host != "localhost" and host != str(one)  # a name that was redirected to this machine
-        if own or one.is_link_local or one.is_multicast or one.is_unspecified or (one.is_reserved and one.version == 4):
+    addresses = [ipaddress.ip_address(text) for text in sorted(resolved)]
+    plain = [getattr(address, "ipv4_mapped", None) or address for address in addresses]
+    for address in plain:
+        # A name that was redirected to this machine:
+        redirected = address.is_loopback and host != "localhost" and host != str(address)
+        if (
+            redirected
+            or address.is_link_local
+            or address.is_multicast
+            or address.is_unspecified
+            or (address.is_reserved and address.version == 4)
+        ):
             raise BadForm(f"address: the host {host:.100} stands for an address that is never called.")
-    return str(min(plain, key=lambda one: one.version))
+    return str(min(plain, key=lambda candidate: candidate.version))
 
 
 def _organisation(dataset: Dataset) -> str:
@@ -181,7 +190,10 @@ def _organisation(dataset: Dataset) -> str:
 def _allowed(settings: Settings, dataset: Dataset, text: str) -> Path:
     """Return the folder, if it is inside a listed folder of the dataset's organisation after resolving links."""
     path = Path(text).resolve()
-    if not any(path.is_relative_to(one) for one in settings.folders_of(_organisation(dataset))) or not path.is_dir():
+    if (
+        not any(path.is_relative_to(folder) for folder in settings.folders_of(_organisation(dataset)))
+        or not path.is_dir()
+    ):
         # One message for all: the existence of paths outside their own folders is not revealed.
         raise BadForm("address: this is no folder in one that this hub's operator has listed for your organisation.")
     return path
@@ -200,18 +212,18 @@ def _files(settings: Settings, dataset: Dataset, text: str, schema: Schema) -> d
         if Path(name).name != name:
             raise BadForm(f"the table {name!r:.60} cannot be the name of a file. Rename it.")
     try:
-        held = PinnedFiles(folder)
+        pinned = PinnedFiles(folder)
     except BadSource as error:
         raise BadForm(f"address: {str(error).removeprefix(f'{error.code}: ')}") from None
-    found: dict[str, PinnedTable] = {}
+    tables: dict[str, PinnedTable] = {}
     for name in schema.tables:
         names = [*(f"{name}{ending}" for ending in _PARQUET), name]
-        table = held.table(names, whole=len(schema.tables) == 1)
+        table = pinned.table(names, whole=len(schema.tables) == 1)
         if table is None:
-            held.close()
+            pinned.close()
             raise BadForm(f"the folder has neither {name}.parquet nor a folder {name} with Parquet files.")
-        found[name] = table
-    return found
+        tables[name] = table
+    return tables
 
 
 # Opening
@@ -226,9 +238,9 @@ def open_source(settings: Settings, dataset: Dataset, link: Link, schema: Schema
     if link.kind == "folder":
         return _files(settings, dataset, link.address, schema)
     if link.kind == "postgres":
-        place, _, query = link.address.partition("?")
-        _host(settings, dataset, place, "postgresql")
-        return f"{place}?{_encrypted(dict(parse_qsl(query)))}"
+        base, _, query = link.address.partition("?")
+        _host(settings, dataset, base, "postgresql")
+        return f"{base}?{_encrypted(dict(parse_qsl(query)))}"
     if link.kind == "spark":
         _host(settings, dataset, "sc://" + link.place.removeprefix("Spark on "), "sc")
         return _session(link.address)

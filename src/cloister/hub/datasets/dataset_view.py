@@ -67,8 +67,8 @@ class DatasetView:
 def visible_datasets(hub: Hub, session: Session, person: Person, environment: Environment) -> list[DatasetView]:
     """Return every dataset that the user may see, by title."""
     wanted = sa.select(Dataset).where(Dataset.deleted.is_(None)).order_by(Dataset.title, Dataset.name)
-    found = [_sight(hub, session, person, dataset, environment) for dataset in session.scalars(wanted)]
-    return [one for one in found if one is not None]
+    views = [_sight(hub, session, person, dataset, environment) for dataset in session.scalars(wanted)]
+    return [view for view in views if view is not None]
 
 
 def visible_dataset(hub: Hub, session: Session, person: Person, name: str, environment: Environment) -> DatasetView:
@@ -85,9 +85,11 @@ def visible_dataset(hub: Hub, session: Session, person: Person, name: str, envir
 
 def _shown(text: str, views: Mapping[str, TableView] | None) -> Schema:
     """Return the part of a schema that views show. It is cached: rules over many categories take a while."""
-    rules = {name: (one.columns, one.rows, dict(one.transforms)) for name, one in (views or {}).items()}
-    found = _worked_out(text, _Views(repr(rules) if views is not None else "", views))
-    return replace(found, tables={name: replace(one, columns=dict(one.columns)) for name, one in found.tables.items()})
+    rules = {name: (view.columns, view.rows, dict(view.transforms)) for name, view in (views or {}).items()}
+    schema = _worked_out(text, _Views(repr(rules) if views is not None else "", views))
+    return replace(
+        schema, tables={name: replace(table, columns=dict(table.columns)) for name, table in schema.tables.items()}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,25 +101,25 @@ class _Views:
 
 
 @lru_cache(maxsize=128)
-def _worked_out(text: str, seen: _Views) -> Schema:
-    return visible_schema(Schema.parse(text, max_bytes=None), seen.views)
+def _worked_out(text: str, shown_views: _Views) -> Schema:
+    return visible_schema(Schema.parse(text, max_bytes=None), shown_views.views)
 
 
 def _sight(
     hub: Hub, session: Session, person: Person, dataset: Dataset, environment: Environment
 ) -> DatasetView | None:
     mine = dataset.owner_id == person.id
-    ready = next((one for one in versions(session, dataset) if one.state == "ready"), None)
-    whole = None if ready is None else Schema.parse(ready.schema, max_bytes=None)
+    ready = next((version for version in versions(session, dataset) if version.state == "ready"), None)
+    full_schema = None if ready is None else Schema.parse(ready.schema, max_bytes=None)
     try:
         policy, number = current(hub, session, dataset)
     except (BadPolicy, NotHere):
-        return DatasetView(dataset, mine, None, None, ready, whole) if mine else None
+        return DatasetView(dataset, mine, None, None, ready, full_schema) if mine else None
     subject = subject_of(session, dataset, person)
     if mine:
-        return DatasetView(dataset, mine, policy, None, ready, whole, number, subject, environment)
+        return DatasetView(dataset, mine, policy, None, ready, full_schema, number, subject, environment)
     if not concerns(policy, person, subject, environment):
         return None
     verdict = decide(policy, number, subject, SEE_SCHEMA, "", environment)
-    shown = _shown(ready.schema, verdict.view) if ready is not None and verdict.allowed else None
-    return DatasetView(dataset, mine, policy, verdict, ready, shown, number, subject, environment)
+    schema = _shown(ready.schema, verdict.view) if ready is not None and verdict.allowed else None
+    return DatasetView(dataset, mine, policy, verdict, ready, schema, number, subject, environment)

@@ -149,12 +149,12 @@ def newest(session: Session, dataset: Dataset) -> Version:
 
 def draft_version(session: Session, dataset: Dataset) -> Version | None:
     """Return the schema that waits for tables, if there is one."""
-    return next((one for one in versions(session, dataset) if one.state == "draft"), None)
+    return next((version for version in versions(session, dataset) if version.state == "draft"), None)
 
 
 def latest_schema(session: Session, dataset: Dataset) -> str:
     """Return the schema that was saved last, as text; empty if there is none."""
-    return next((one.schema for one in versions(session, dataset)), "")
+    return next((version.schema for version in versions(session, dataset)), "")
 
 
 def save_draft(hub: Hub, session: Session, person: Person, dataset: Dataset, schema_text: str) -> Version:
@@ -171,7 +171,7 @@ def save_draft(hub: Hub, session: Session, person: Person, dataset: Dataset, sch
 def _draft(session: Session, dataset: Dataset, schema_text: str) -> Version:
     draft = draft_version(session, dataset)
     if draft is None:
-        last = max((one.number for one in versions(session, dataset)), default=0)
+        last = max((version.number for version in versions(session, dataset)), default=0)
         draft = Version(
             dataset_id=dataset.id, number=last + 1, state="draft", source={}, declared={}, problem="", created=now()
         )
@@ -208,7 +208,7 @@ def new_version(
     policy = current_page(session, dataset)
     if policy is not None:
         read(policy.text, schema)  # a role that shows a removed column would show nothing at all
-    if any(one.state == "preparing" for one in versions(session, dataset)):
+    if any(version.state == "preparing" for version in versions(session, dataset)):
         raise NotNow("a version is being prepared. Wait until it is ready.")
     if link is not None:
         secret = seal(hub.keys.data_key(dataset), link.to_bytes(), f"address of {dataset.name}")
@@ -272,18 +272,18 @@ def examine_version(hub: Hub, person: Person, name: str, schema_text: str = "", 
 def _origins(
     session: Session, dataset: Dataset, schema: Schema, uploads: Mapping[str, str]
 ) -> dict[str, dict[str, str | int]]:
-    before = next((one for one in versions(session, dataset) if one.state == "ready"), None)
-    known = {} if before is None else before.source.get("files", {})
+    before = next((version for version in versions(session, dataset) if version.state == "ready"), None)
+    files = {} if before is None else before.source.get("files", {})
     unknown = [table for table in uploads if table not in schema.tables]
-    missing = [table for table in schema.tables if table not in uploads and table not in known]
+    missing = [table for table in schema.tables if table not in uploads and table not in files]
     if unknown or missing:
         words = [f"the schema has no table {name}" for name in unknown] + [f"{name} has no file" for name in missing]
         raise BadForm(f"uploads: {'; '.join(words)}.")
-    found: dict[str, dict[str, str | int]] = {}
+    origins: dict[str, dict[str, str | int]] = {}
     for table in schema.tables:
         if table not in uploads:
             assert before is not None
-            found[table] = {"version": before.number}
+            origins[table] = {"version": before.number}
             continue
         upload = session.get(Upload, uploads[table], with_for_update=True)
         if upload is None or upload.dataset_id != dataset.id:
@@ -291,17 +291,17 @@ def _origins(
         if upload.state != "complete":
             raise NotNow(f"the upload for {table} is {upload.state}, not complete.")
         upload.state = "used"
-        found[table] = {"upload": upload.id}
-    return found
+        origins[table] = {"upload": upload.id}
+    return origins
 
 
 def retry(hub: Hub, session: Session, person: Person, dataset: Dataset, number: int) -> Version:
     """Prepare a failed version again, for instance after a server could not be reached."""
     _own(person, dataset)
-    version = next((one for one in versions(session, dataset) if one.number == number), None)
+    version = next((version for version in versions(session, dataset) if version.number == number), None)
     if version is None:
         raise NotHere("there is no such version.")
-    if version.state != "failed" or any(one.state == "preparing" for one in versions(session, dataset)):
+    if version.state != "failed" or any(version.state == "preparing" for version in versions(session, dataset)):
         raise NotNow("only a failed version is prepared again, and one at a time.")
     for origin in version.source.get("from", {}).values():
         upload = session.get(Upload, origin["upload"]) if "upload" in origin else None
@@ -327,17 +327,17 @@ def _checked(hub: Hub, text: str) -> Schema:
 
 def _same_unit(session: Session, dataset: Dataset, schema: Schema) -> None:
     """Refuse a change of the unit: a promise to patients is not kept by protecting visits from the same account."""
-    for one in versions(session, dataset):
-        if one.state != "ready":
+    for version in versions(session, dataset):
+        if version.state != "ready":
             continue
-        before = Schema.parse(one.schema, max_bytes=None)
+        before = Schema.parse(version.schema, max_bytes=None)
         if before.unit.name != schema.unit.name:
             raise BadSchema(f"this dataset protects {before.unit}. A new version cannot protect {schema.unit} instead.")
         for name, table in schema.tables.items():
-            known = before.tables.get(name)
-            if known is not None and known.unit is not None and known.unit != table.unit:
+            prior = before.tables.get(name)
+            if prior is not None and prior.unit is not None and prior.unit != table.unit:
                 raise BadSchema(
-                    f"in {name} the column {known.unit} names the {schema.unit.name}. A new version cannot name it by "
+                    f"in {name} the column {prior.unit} names the {schema.unit.name}. A new version cannot name it by "
                     "another column: what was spent protects whom that column names."
                 )
 

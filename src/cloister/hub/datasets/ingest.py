@@ -91,11 +91,11 @@ def _seal(
     hub: Hub, dataset: Dataset, version: Version, schema: Schema, key: bytes, folder: Path, say: Progress
 ) -> _Done:
     opened = {name: _origin(hub, dataset, origin, name, key) for name, origin in version.source["from"].items()}
-    kept = {
+    needed_columns = {
         name: [*(() if table.unit is None else (table.unit,)), *table.columns] for name, table in schema.tables.items()
     }
-    _check_columns(schema, kept, opened)
-    shapes = {name: one.kept(kept[name]) for name, one in opened.items()}
+    _check_columns(schema, needed_columns, opened)
+    shapes = {name: source.kept(needed_columns[name]) for name, source in opened.items()}
     from pyarrow.dataset import dataset as files_of
 
     # As datasets, like sealed tables: a table is read in the schema's types instead of its own.
@@ -103,14 +103,14 @@ def _seal(
     declared = _declared(hub.settings, empty, schema)
     folder.mkdir(parents=True, mode=0o700)
     files: dict[str, Any] = {}
-    for number, (name, one) in enumerate(opened.items()):
+    for number, (name, source) in enumerate(opened.items()):
         path = folder / f"{number}.parquet"
         begun, words = number / len(opened), f"sealing {name}"
 
         def step(share: float, begun: float = begun, words: str = words) -> None:
             say(begun + share / len(opened), words)
 
-        rows = _watched(one.tables(kept[name]), one.share, step)
+        rows = _watched(source.tables(needed_columns[name]), source.share, step)
         facts = write_table(path, rows, shapes[name], key, sealed_name(dataset, version.number, name))
         files[name] = {"path": str(path.relative_to(hub.folder / "sealed")), **facts}
     say(1.0, "counting what fits the schema")
@@ -124,12 +124,12 @@ def _counted(hub: Hub, dataset: Dataset, version: Version, schema: Schema, key: 
     if sum(sealed[name].count_rows() * len(table.columns) for name, table in schema.tables.items()) > _MOST_COUNTED:
         return ""
     try:
-        found = fit_of(sealed, schema, memory_limit=hub.settings.job_memory, timeout_s=_REACH_S, spill=False)
+        fits = fit_of(sealed, schema, memory_limit=hub.settings.job_memory, timeout_s=_REACH_S, spill=False)
     except CloisterError:  # a version is valid without its counts
         return ""
-    lost, rows = sum(one.rows - one.read for one in found), sum(one.rows for one in found)
-    told = {"rows": rows, "lost": lost, "lines": fit_lines(found, values=False)}
-    return seal(key, json.dumps(told).encode(), _fit_label(dataset, version)).hex()
+    lost, rows = sum(table_fit.rows - table_fit.read for table_fit in fits), sum(table_fit.rows for table_fit in fits)
+    counts = {"rows": rows, "lost": lost, "lines": fit_lines(fits, values=False)}
+    return seal(key, json.dumps(counts).encode(), _fit_label(dataset, version)).hex()
 
 
 def fit_of_version(hub: Hub, dataset: Dataset, version: Version) -> dict[str, Any] | None:
@@ -137,13 +137,13 @@ def fit_of_version(hub: Hub, dataset: Dataset, version: Version) -> dict[str, An
 
     Privacy: exact counts. For the owner only.
     """
-    kept = version.source.get("fit")
-    if not kept:
+    sealed = version.source.get("fit")
+    if not sealed:
         return None
-    told: dict[str, Any] = json.loads(
-        unseal(hub.keys.data_key(dataset), bytes.fromhex(kept), _fit_label(dataset, version))
+    fit: dict[str, Any] = json.loads(
+        unseal(hub.keys.data_key(dataset), bytes.fromhex(sealed), _fit_label(dataset, version))
     )
-    return told
+    return fit
 
 
 def _fit_label(dataset: Dataset, version: Version) -> str:
@@ -168,24 +168,24 @@ def _origin(hub: Hub, dataset: Dataset, origin: Mapping[str, Any], table: str, k
             return _Origin(file.schema.names, file.kept, file.tables, lambda: reader.tell() / upload.size)
         wanted = sa.select(Version).where(Version.dataset_id == dataset.id, Version.number == origin["version"])
         earlier = session.scalars(wanted).one()
-    found = sealed_tables(hub, dataset, earlier, key)[table]
+    earlier_table = sealed_tables(hub, dataset, earlier, key)[table]
     import pyarrow as pa
 
     def kept(names: list[str]) -> "pa.Schema":
-        return pa.schema([field for field in found.schema if field.name in names])
+        return pa.schema([field for field in earlier_table.schema if field.name in names])
 
     def tables(names: list[str]) -> "Iterator[pa.Table]":
-        for batch in found.to_batches(columns=kept(names).names):
+        for batch in earlier_table.to_batches(columns=kept(names).names):
             yield pa.table(batch)
 
-    return _Origin(found.schema.names, kept, tables, lambda: 0.5)
+    return _Origin(earlier_table.schema.names, kept, tables, lambda: 0.5)
 
 
-def _check_columns(schema: Schema, kept: Mapping[str, list[str]], opened: Mapping[str, _Origin]) -> None:
+def _check_columns(schema: Schema, needed_columns: Mapping[str, list[str]], opened: Mapping[str, _Origin]) -> None:
     missing = [
         f"there is no column {name}.{column} in the file"
         for name in schema.tables
-        for column in kept[name]
+        for column in needed_columns[name]
         if column not in opened[name].names
     ]
     if missing:
@@ -202,9 +202,9 @@ def _declared(settings: Settings, source: object, schema: Schema) -> dict[str, d
         tables.close()
 
 
-def _wanted(schema: Schema, name: str, found: Mapping[str, str]) -> dict[str, str]:
+def _wanted(schema: Schema, name: str, types: Mapping[str, str]) -> dict[str, str]:
     table = schema.tables[name]
-    return {column: kind for column, kind in found.items() if column in table.columns or column == table.unit}
+    return {column: kind for column, kind in types.items() if column in table.columns or column == table.unit}
 
 
 def _watched(
@@ -231,11 +231,11 @@ def _reach(
 
 def _ready(hub: Hub, dataset: Dataset, version: Version, folder: Path, done: _Done) -> str:
     with hub.database.writing() as session:
-        held = session.get_one(Version, version.id, with_for_update=True, populate_existing=True)
+        current = session.get_one(Version, version.id, with_for_update=True, populate_existing=True)
         alive = session.get_one(Dataset, dataset.id, populate_existing=True).deleted is None
-        ours = held.state == "preparing" and alive
+        ours = current.state == "preparing" and alive
         if ours:
-            held.source, held.declared, held.state, held.problem = done.source, done.declared, "ready", ""
+            current.source, current.declared, current.state, current.problem = done.source, done.declared, "ready", ""
             hub.audit.write(session, None, "version.ready", f"dataset/{dataset.name}", version=version.number)
             _tell_owner(
                 hub,
@@ -245,7 +245,7 @@ def _ready(hub: Hub, dataset: Dataset, version: Version, folder: Path, done: _Do
             )
     if not ours:  # another worker was faster, or the dataset was deleted meanwhile
         shutil.rmtree(folder, ignore_errors=True)
-        return held.state
+        return current.state
     for origin in done.source.get("from", {}).values():
         if "upload" in origin:
             shutil.rmtree(hub.folder / "uploads" / origin["upload"], ignore_errors=True)
@@ -270,11 +270,11 @@ def give_up(hub: Hub, version_id: int, problem: str) -> None:
 def _failed(hub: Hub, dataset: Dataset, version: Version, folder: Path, problem: str) -> str:
     shutil.rmtree(folder, ignore_errors=True)
     with hub.database.writing() as session:
-        held = session.get_one(Version, version.id, with_for_update=True, populate_existing=True)
-        if held.state != "preparing":
-            return held.state
-        held.state, held.problem = "failed", problem[:4000]
-        sent = [one["upload"] for one in version.source.get("from", {}).values() if "upload" in one]
+        current = session.get_one(Version, version.id, with_for_update=True, populate_existing=True)
+        if current.state != "preparing":
+            return current.state
+        current.state, current.problem = "failed", problem[:4000]
+        sent = [origin["upload"] for origin in version.source.get("from", {}).values() if "upload" in origin]
         # The uploads can be used again, with a corrected schema.
         session.execute(sa.update(Upload).where(Upload.id.in_(sent), Upload.state == "used").values(state="complete"))
         hub.audit.write(session, None, "version.failed", f"dataset/{dataset.name}", version=version.number)

@@ -77,7 +77,7 @@ def _values(column: Column, rows: int, draws: np.random.Generator) -> list[Any]:
     if column.type == "text":
         return [f"{column.name}-{i}" for i in draws.integers(1, _WORDS + 1, rows)]
     if column.type == "boolean":
-        return [bool(one) for one in draws.integers(0, 2, rows)]
+        return [bool(draw) for draw in draws.integers(0, 2, rows)]
     low, high = _range(column)
     if column.type == "integer":
         # Bounds may span nearly all of BIGINT, which no generator draws from at once.

@@ -31,7 +31,7 @@ _ROWS = 100_000
 def waiting(session: Session, dataset: Dataset) -> dict[str, Upload]:
     """Return for each table the newest upload that is complete and not used yet."""
     wanted = sa.select(Upload).where(Upload.dataset_id == dataset.id, Upload.state == "complete")
-    return {one.table: one for one in session.scalars(wanted.order_by(Upload.created))}
+    return {upload.table: upload for upload in session.scalars(wanted.order_by(Upload.created))}
 
 
 def draft_schema(hub: Hub, person: Person, dataset: Dataset, *, from_values: bool) -> str:
@@ -62,15 +62,15 @@ def _tables(hub: Hub, dataset_id: int, rows: int) -> "dict[str, pa.Table]":
         dataset = session.get_one(Dataset, dataset_id)
         key = hub.keys.data_key(dataset)
         sent = waiting(session, dataset)
-        ready = next((one for one in versions(session, dataset) if one.source.get("files")), None)
-    found: dict[str, pa.Table] = {}
+        ready = next((version for version in versions(session, dataset) if version.source.get("files")), None)
+    tables: dict[str, pa.Table] = {}
     for table, upload in sent.items():
         file, _ = ingest.unpacked(hub, upload, key)
         head = islice(file.tables(file.schema.names), 1) if rows else ()
-        found[table] = pa.concat_tables([file.schema.empty_table(), *head]).slice(0, rows)
-    if not found and ready is not None:
-        for table, one in sealed_tables(hub, dataset, ready, key).items():
-            found[table] = one.head(rows) if rows else one.schema.empty_table()
-    if not found:
+        tables[table] = pa.concat_tables([file.schema.empty_table(), *head]).slice(0, rows)
+    if not tables and ready is not None:
+        for table, sealed_table in sealed_tables(hub, dataset, ready, key).items():
+            tables[table] = sealed_table.head(rows) if rows else sealed_table.schema.empty_table()
+    if not tables:
         raise NotNow("there is no complete file to draft from. Send one first.")
-    return found
+    return tables

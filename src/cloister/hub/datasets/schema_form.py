@@ -64,7 +64,7 @@ class SchemaForm:
         return cls(
             "" if drafted else ("row" if row else schema.unit.name),
             "1" if row or drafted else str(schema.unit.max_rows),
-            [_table(one) for one in schema.tables.values()],
+            [_table(table) for table in schema.tables.values()],
             "\n".join(map(str, schema.foreign_keys)),
         )
 
@@ -83,12 +83,12 @@ class SchemaForm:
                 text(f"{at}-max_rows"),
             )  # fmt: skip
             for j in _numbered(sent, f"{at}-c{{}}-name"):
-                one = f"{at}-c{j}"
+                base = f"{at}-c{j}"
                 table.columns.append(
                     ColumnForm(
-                        text(f"{one}-name"), text(f"{one}-type"), text(f"{one}-low"), text(f"{one}-high"),
-                        text(f"{one}-categories"), bool(text(f"{one}-nullable")), bool(text(f"{one}-confirmed")),
-                        bool(text(f"{one}-used")),
+                        text(f"{base}-name"), text(f"{base}-type"), text(f"{base}-low"), text(f"{base}-high"),
+                        text(f"{base}-categories"), bool(text(f"{base}-nullable")), bool(text(f"{base}-confirmed")),
+                        bool(text(f"{base}-used")),
                     )
                 )  # fmt: skip
             form.tables.append(table)
@@ -97,7 +97,7 @@ class SchemaForm:
     def text(self) -> str:
         """Return YAML; invalid values stay as typed, so that the schema reports them."""
         unit: Any = "row" if self.unit == "row" else {"name": self.unit, "max_rows": _whole(self.max_rows)}
-        raw: dict[str, Any] = {"unit": unit, "tables": {one.name: _plain(one) for one in self.tables}}
+        raw: dict[str, Any] = {"unit": unit, "tables": {table.name: _plain(table) for table in self.tables}}
         if self.foreign_keys:
             raw["foreign_keys"] = [line.strip() for line in self.foreign_keys.splitlines() if line.strip()]
         return to_yaml(raw)
@@ -108,7 +108,7 @@ def _numbered(sent: Mapping[str, str], pattern: str) -> list[int]:
 
 
 def _table(table: Table) -> TableForm:
-    columns = [_column(one) for one in table.columns.values()]
+    columns = [_column(column) for column in table.columns.values()]
     if table.unit is not None and table.unit not in table.columns and table.unit != "fill in":
         columns.insert(0, ColumnForm(table.unit))
     return TableForm(
@@ -124,7 +124,7 @@ def _table(table: Table) -> TableForm:
 def _column(column: Column) -> ColumnForm:
     low, high = "", ""
     if isinstance(column.bounds, tuple) and len(column.bounds) == 2:
-        low, high = ("" if one == "fill in" else str(one) for one in plain(column.bounds))
+        low, high = ("" if bound == "fill in" else str(bound) for bound in plain(column.bounds))
     listed = column.categories if isinstance(column.categories, tuple) else ()
     kind = column.type if column.type in TYPES else "text"
     words = "\n".join(map(str, listed))
@@ -141,8 +141,8 @@ def _plain(table: TableForm) -> dict[str, Any]:
         if getattr(table, word):
             raw[word] = _whole(getattr(table, word))
     names_people = "" if table.public else table.unit
-    kept = [one for one in table.columns if one.used and one.name != names_people]
-    return raw | {"columns": {one.name: _plain_column(one) for one in kept}}
+    columns = [column for column in table.columns if column.used and column.name != names_people]
+    return raw | {"columns": {column.name: _plain_column(column) for column in columns}}
 
 
 def _plain_column(column: ColumnForm) -> dict[str, Any]:

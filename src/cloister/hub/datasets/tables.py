@@ -58,17 +58,17 @@ def open_for_work(hub: Hub, dataset: Dataset, version: Version, person: Person |
         SealBroken: a sealed table is not what was sealed.
     """
     with hub.database.reading() as session:  # read again: the owner may have paused or deleted it
-        held = session.get(Dataset, dataset.id)
-    if held is None or held.deleted is not None:
+        current = session.get(Dataset, dataset.id)
+    if current is None or current.deleted is not None:
         raise NotHere("there is no such dataset.")
-    if held.paused:
+    if current.paused:
         raise NotNow("the owner has paused this dataset.")
-    if version.state != "ready" or version.dataset_id != held.id:
+    if version.state != "ready" or version.dataset_id != current.id:
         raise NotNow("this version has no tables yet.")
     hub.audit.record(
-        None if person is None else person.id, "tables.opened", f"dataset/{held.name}", version=version.number
+        None if person is None else person.id, "tables.opened", f"dataset/{current.name}", version=version.number
     )
-    return _open(hub, held, version)
+    return _open(hub, current, version)
 
 
 def _open(hub: Hub, dataset: Dataset, version: Version) -> Tables:
@@ -234,7 +234,7 @@ def twin_of(schema: Schema, dialect: DialectName, declared: Mapping[str, Mapping
     """Return tables without rows, whose views are the same text as those of the real ones."""
     say = dialect_of(dialect)
     families = {
-        table: {name: found for name, kind in columns.items() if (found := family(kind, say)) is not None}
+        table: {name: kind_family for name, kind in columns.items() if (kind_family := family(kind, say)) is not None}
         for table, columns in declared.items()
     }
     named = [(table.name, table.unit) for table in schema.tables.values() if table.unit is not None]

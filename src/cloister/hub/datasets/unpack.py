@@ -186,15 +186,15 @@ def _csv_tables(
 
     say = dialect_of("duckdb")
     described = ", ".join(f"{say.text(name)}: 'VARCHAR'" for name in names)
-    shown = ", ".join(map(say.name, columns)) or "1 AS _"
+    selected = ", ".join(map(say.name, columns)) or "1 AS _"
     connection = duckdb.connect(":memory:")
     connection.execute("SET threads = 1")
     connection.execute("SET temp_directory = ''")  # fail rather than write rows to the disk
     try:
         for segment in segments:
-            with _Pipe(segment) as place:
+            with _Pipe(segment) as path:
                 sql = (
-                    f"SELECT {shown} FROM read_csv({say.text(place)}, delim = {say.text(separator)}, "  # noqa: S608
+                    f"SELECT {selected} FROM read_csv({say.text(path)}, delim = {say.text(separator)}, "  # noqa: S608
                     f"columns = {{{described}}}, {_CSV})"
                 )
                 try:
@@ -268,14 +268,14 @@ def _parquet(file: Any, limit: int) -> Unpacked:
 def _parquet_tables(opened: Any, plain: "pa.Schema", columns: list[str], limit: int) -> "Iterator[pa.Table]":
     import pyarrow as pa
 
-    given = 0
+    total = 0
     try:
         for batch in opened.iter_batches(_BATCH, columns=columns, use_threads=False):
-            for part in _pieces(batch, limit - given):
+            for part in _pieces(batch, limit - total):
                 arrays = {name: _as_plain(part.column(name), plain.field(name).type) for name in columns}
                 table = pa.table(arrays) if arrays else pa.table({"_": pa.nulls(part.num_rows)}).select([])
-                given += table.nbytes
-                if given > limit:
+                total += table.nbytes
+                if total > limit:
                     raise _too_large(limit)
                 yield table
     except (OSError, ValueError, pa.ArrowException):

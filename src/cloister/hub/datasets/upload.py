@@ -143,12 +143,12 @@ def receive(hub: Hub, person: Person, upload_id: str, offset: int, data: bytes) 
     waiting = pieces.write(offset, data)
     try:
         with hub.database.writing() as session:
-            held = session.get_one(Upload, upload_id, with_for_update=True, populate_existing=True)
-            _check_piece(held, offset, data)  # another piece for the same offset may have been faster
+            current = session.get_one(Upload, upload_id, with_for_update=True, populate_existing=True)
+            _check_piece(current, offset, data)  # another piece for the same offset may have been faster
             pieces.keep(waiting, offset)
-            held.received = offset + len(data)
-            held.state = "complete" if held.received == held.size else "open"
-        return held
+            current.received = offset + len(data)
+            current.state = "complete" if current.received == current.size else "open"
+        return current
     finally:
         waiting.unlink(missing_ok=True)
 
@@ -190,7 +190,7 @@ def tidy(hub: Hub) -> int:
         for source in session.scalars(sa.select(Version.source).where(Version.state == "preparing")):
             needed |= {origin["upload"] for origin in source.get("from", {}).values() if "upload" in origin}
         # Within the transaction: an upload that begins meanwhile is not yet known, and has no folder either.
-        gone = [one for one in (hub.folder / "uploads").iterdir() if one.name not in needed]
+        gone = [folder for folder in (hub.folder / "uploads").iterdir() if folder.name not in needed]
         for folder in gone:
             shutil.rmtree(folder, ignore_errors=True)
     return len(gone)

@@ -98,8 +98,10 @@ def authorise(
     """
     # First without the tables: what is refused there must not name them.
     require(request.decide())
-    shown = shown_tables(request.policy, request.subject, request.kind.operation, request.purpose, request.environment)
-    tables = tuple(request.kind.tables(narrowed(schema, shown), parameters))
+    visible = shown_tables(
+        request.policy, request.subject, request.kind.operation, request.purpose, request.environment
+    )
+    tables = tuple(request.kind.tables(narrowed(schema, visible), parameters))
     verdict = request.decide(tables, loss)
     require(verdict)
     return tables, verdict
@@ -126,7 +128,7 @@ def narrowed(schema: Schema, shown: Collection[str] | None) -> Schema:
     """Return a schema with the tables that a user may see, named in lower case; None: all of them."""
     if shown is None:
         return schema
-    return replace(schema, tables={name: one for name, one in schema.tables.items() if name.lower() in shown})
+    return replace(schema, tables={name: table for name, table in schema.tables.items() if name.lower() in shown})
 
 
 def basis_of(hub: "Hub", version: Version, tables: Collection[str], verdict: Verdict) -> str:
@@ -135,15 +137,19 @@ def basis_of(hub: "Hub", version: Version, tables: Collection[str], verdict: Ver
     It is keyed because a view holds hidden names and rules, which could be guessed and tried against a plain digest.
     Reviewers approve a plan that was made on this basis. A job whose basis has changed is refused before the charge.
     """
-    view = None if verdict.view is None else {name: asdict(one) for name, one in sorted(verdict.view.items())}
+    view = (
+        None
+        if verdict.view is None
+        else {name: asdict(table_view) for name, table_view in sorted(verdict.view.items())}
+    )
     facts = {"version": version.id, "tables": sorted(tables), "view": view}
     return hub.keys.mac(json.dumps(facts, sort_keys=True, default=dict).encode(), "basis of a plan")
 
 
 def shows_all(view: Mapping[str, TableView] | None, schema: Schema, tables: Collection[str]) -> bool:
     """Return True if a view shows these tables unchanged."""
-    seen = views.visible(schema, view)
-    return all(name in seen and views.shows_all(seen[name], schema.tables[name]) for name in tables)
+    visible = views.visible(schema, view)
+    return all(name in visible and views.shows_all(visible[name], schema.tables[name]) for name in tables)
 
 
 def plan_for(hub: "Hub", session: Session, reader: Person, job: Job, environment: Environment) -> dict[str, Any]:
@@ -152,7 +158,7 @@ def plan_for(hub: "Hub", session: Session, reader: Person, job: Job, environment
     The digest of its basis is for the hub alone. The engine's statements name columns, categories and rules that the
     question does not hold: they are for the owner, and for whoever sees the job's tables whole.
     """
-    plan = {name: one for name, one in (job.plan or {}).items() if name not in (BASIS, ASKED)}
+    plan = {name: value for name, value in (job.plan or {}).items() if name not in (BASIS, ASKED)}
     if plan.get("statements") and not _sees_statements(hub, session, reader, job, environment):
         plan["statements"] = []
     return plan
@@ -171,9 +177,9 @@ def _sees_statements(hub: "Hub", session: Session, reader: Person, job: Job, env
     if schema is None or not isinstance(tables, list):
         return False
     subject = subject_of(session, dataset, reader)
-    asked = decide(policy, number, subject, operation, job.purpose, environment, tables)
-    seen = decide(policy, number, subject, SEE_SCHEMA, "", environment)
-    return all(one.allowed and shows_all(one.view, schema, tables) for one in (asked, seen))
+    job_verdict = decide(policy, number, subject, operation, job.purpose, environment, tables)
+    schema_verdict = decide(policy, number, subject, SEE_SCHEMA, "", environment)
+    return all(verdict.allowed and shows_all(verdict.view, schema, tables) for verdict in (job_verdict, schema_verdict))
 
 
 # A claimed job: decided before its tables are opened, and again in the transaction before the ledger is charged

@@ -71,21 +71,21 @@ class DatasetPool:
     def get(self, dataset: models.Dataset, version: models.Version, person: models.Person) -> OpenDataset:
         """Return a version, opened now unless it is open already."""
         with self._lock:
-            kept = self._kept.get(version.id)
-        if kept is not None and _is_unchanged(kept):
+            pooled = self._kept.get(version.id)
+        if pooled is not None and _is_unchanged(pooled):
             with self._lock:
                 if version.id in self._kept:
                     self._kept.move_to_end(version.id)
-            return kept
-        if kept is not None:
-            self._drop(version.id, kept)
+            return pooled
+        if pooled is not None:
+            self._drop(version.id, pooled)
         opened = self._open(dataset, version, person)
         with self._lock:
-            kept = self._kept.setdefault(version.id, opened)
+            pooled = self._kept.setdefault(version.id, opened)
             old = [self._kept.popitem(last=False)[1] for _ in range(len(self._kept) - self._most)]
-        for one in [*old, *([opened] if kept is not opened else [])]:
-            _close(one)
-        return kept
+        for unused in [*old, *([opened] if pooled is not opened else [])]:
+            _close(unused)
+        return pooled
 
     def _drop(self, version_id: int, opened: OpenDataset) -> None:
         """Close a version whose files have changed since it was opened."""
@@ -100,12 +100,12 @@ class DatasetPool:
         budget = Loss.from_json(dataset.budget)
         rules = self._hub.ledger.open_account(dataset.name, budget).rules
         # Answers are reused within one version only: another version has other answers.
-        place = self._hub.folder / "records" / f"{dataset.id}-{version.number}.record"
+        path = self._hub.folder / "records" / f"{dataset.id}-{version.number}.record"
         name = str(version.number)
         tables = self._opener(dataset, version, person)
         account = Account(rules, ClosedBook(self._hub.ledger))
         return OpenDataset(
-            dataset.name, dataset.id, version.id, Dataset(tables, account, name, AnswerCache(name, place)), rules
+            dataset.name, dataset.id, version.id, Dataset(tables, account, name, AnswerCache(name, path)), rules
         )
 
     def account(self, dataset: models.Dataset, person: models.Person) -> Rules:
@@ -120,14 +120,14 @@ class DatasetPool:
         """Close these datasets: they were deleted or paused."""
         gone = set(dataset_ids)
         with self._lock:
-            old = [self._kept.pop(key) for key, one in list(self._kept.items()) if one.dataset_id in gone]
-        for one in old:
-            _close(one)
+            old = [self._kept.pop(key) for key, entry in list(self._kept.items()) if entry.dataset_id in gone]
+        for opened in old:
+            _close(opened)
 
     def datasets(self) -> set[int]:
         """Return the open datasets."""
         with self._lock:
-            return {one.dataset_id for one in self._kept.values()}
+            return {opened.dataset_id for opened in self._kept.values()}
 
     def close(self) -> None:
         """Close everything."""
@@ -169,9 +169,15 @@ def dataset_for_person(
     if view is None:
         return data
     schema = data.schema
-    seen = visible(schema, view)
-    data.tables = replace(data.tables, schema=replace(schema, tables={name: schema.tables[name] for name in seen}))
-    narrow = {name: select(one, schema.tables[name]) for name, one in seen.items() if one != TableView()}
+    table_views = visible(schema, view)
+    data.tables = replace(
+        data.tables, schema=replace(schema, tables={name: schema.tables[name] for name in table_views})
+    )
+    narrow = {
+        name: select(table_view, schema.tables[name])
+        for name, table_view in table_views.items()
+        if table_view != TableView()
+    }
     return data.through(narrow) if narrow else data
 
 
@@ -195,7 +201,10 @@ class PersonReleases:
         """Record new ones in the transaction that releases the result."""
         if not self._new:
             return
-        rows = [{"dataset_id": self._dataset_id, "person_id": self._person_id, "fingerprint": one} for one in self._new]
+        rows = [
+            {"dataset_id": self._dataset_id, "person_id": self._person_id, "fingerprint": fingerprint}
+            for fingerprint in self._new
+        ]
         make: Any = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
         session.execute(make(models.Seen).on_conflict_do_nothing(), rows)
 

@@ -131,8 +131,8 @@ def plan(hub: "Hub", person: Person, order: JobOrder, passed: Passed | None = No
         who = "1 person" if verdict.needs == 1 else f"{verdict.needs} people"
         notes.append(f"{who} must agree before it runs")
     with hub.database.reading() as session:
-        known = _known(hub, session, person, order.dataset, order.environment)
-        over = _over(session, known.payer(hub, person), planned.loss, planned.own, verdict.needs)
+        access = _known(hub, session, person, order.dataset, order.environment)
+        over = _over(session, access.payer(hub, person), planned.loss, planned.own, verdict.needs)
     blocked = "" if over is None else sentence_of(over[1])
     if over is not None:
         notes.append(blocked)
@@ -156,13 +156,13 @@ def submit(hub: "Hub", person: Person, order: JobOrder, passed: Passed | None = 
     passed = passed or pass_gate(hub, person, order)
     planned, verdict = passed.planned, passed.verdict
     with hub.database.reading() as session:
-        known = _known(hub, session, person, order.dataset, order.environment)
-    require_open(known.dataset, person)
+        access = _known(hub, session, person, order.dataset, order.environment)
+    require_open(access.dataset, person)
     with hub.database.writing() as session:
-        over = _over(session, known.payer(hub, person), planned.loss, planned.own, verdict.needs)
+        over = _over(session, access.payer(hub, person), planned.loss, planned.own, verdict.needs)
         if over is None:
-            _require_room(hub, session, person, known.dataset, verdict.needs)
-            return _enter(hub, session, person, known.dataset, order, passed)
+            _require_room(hub, session, person, access.dataset, verdict.needs)
+            return _enter(hub, session, person, access.dataset, order, passed)
     limit, error = over
     refused = verdict.over(limit, sentence_of(error))
     error.decision = _denied(hub, person, order, refused, planned.own)
@@ -213,8 +213,8 @@ def _require_room(hub: "Hub", session: Session, person: Person, dataset: Dataset
     mine = sa.select(sa.func.count()).select_from(Job).where(Job.person_id == person.id)
     if (session.scalar(mine.where(Job.state == "queued")) or 0) >= _MOST_QUEUED:
         raise NotNow(f"{_MOST_QUEUED:,} jobs of yours are in the queue. Wait until some are done.")
-    kept = session.scalar(sa.select(sa.func.sum(Job.size)).where(Job.person_id == person.id)) or 0
-    if kept > hub.settings.results_mb * 10**6:
+    stored_bytes = session.scalar(sa.select(sa.func.sum(Job.size)).where(Job.person_id == person.id)) or 0
+    if stored_bytes > hub.settings.results_mb * 10**6:
         raise NotNow(
             f"your results take more than the {hub.settings.results_mb:,} MB that are kept for one person. Remove some "
             "on their pages first."
@@ -234,25 +234,30 @@ def pass_gate(hub: "Hub", person: Person, order: JobOrder) -> Passed:
     work = kind_of(order.kind)
     parameters = work.parse(order.form)
     with hub.database.reading() as session:
-        known = _known(hub, session, person, order.dataset, order.environment)
-        dataset = known.dataset
+        access = _known(hub, session, person, order.dataset, order.environment)
+        dataset = access.dataset
         trust_model_of(dataset.trust)
         require_open(dataset, person)
         from cloister.hub.datasets.datasets import newest
 
         version = newest(session, dataset)
     opened = twins(hub).get(dataset, version, person)
-    request = JobRequest(known.policy, known.number, known.subject, work, order.purpose, order.environment)
+    request = JobRequest(access.policy, access.number, access.subject, work, order.purpose, order.environment)
     tables, verdict = authorise(
-        request, opened.data.schema, parameters, require=lambda said: _require(hub, person, order, said)
+        request, opened.data.schema, parameters, require=lambda outcome: _require(hub, person, order, outcome)
     )
-    own = twins(hub).account(dataset, person)
+    user_rules = twins(hub).account(dataset, person)
     received = PersonReleases(hub, dataset.id, person.id)
     # No lock of the open version: an empty engine runs nothing and has no state, and the rest is copied.
-    planned = work.plan(dataset_for_person(opened, own, verdict.view, ClosedBook(hub.ledger), received), parameters)
+    planned = work.plan(
+        dataset_for_person(opened, user_rules, verdict.view, ClosedBook(hub.ledger), received), parameters
+    )
     if dataset.owner_id != person.id:
-        seen = decide(known.policy, known.number, known.subject, SEE_SCHEMA, "", order.environment)
-        if not (seen.allowed and all(shows_all(one.view, opened.data.schema, tables) for one in (verdict, seen))):
+        schema_verdict = decide(access.policy, access.number, access.subject, SEE_SCHEMA, "", order.environment)
+        if not (
+            schema_verdict.allowed
+            and all(shows_all(decision.view, opened.data.schema, tables) for decision in (verdict, schema_verdict))
+        ):
             planned = replace(planned, statements=())  # they name what the view hides, and its rules
     if planned.cells > hub.settings.result_cells:
         raise QueryRefused(
@@ -263,24 +268,24 @@ def pass_gate(hub: "Hub", person: Person, order: JobOrder) -> Passed:
         verdict = request.decide(tables, planned.own)
         _require(hub, person, order, verdict, planned.own)
     basis = basis_of(hub, version, tables, verdict)
-    return Passed(known.number, parameters, planned, replace(verdict, view=None), basis, tables)
+    return Passed(access.number, parameters, planned, replace(verdict, view=None), basis, tables)
 
 
 def _known(hub: "Hub", session: Session, person: Person, name: str, environment: Environment) -> _Known:
     """Return a dataset and its policy, for a user who may see it."""
-    found = session.scalar(sa.select(Dataset).where(Dataset.name == name, Dataset.deleted.is_(None)))
-    if found is None:
+    dataset = session.scalar(sa.select(Dataset).where(Dataset.name == name, Dataset.deleted.is_(None)))
+    if dataset is None:
         raise not_here(name)
     try:
-        policy, number = versions.current(hub, session, found)
+        policy, number = versions.current(hub, session, dataset)
     except (NotHere, BadPolicy):
-        if found.owner_id == person.id:
+        if dataset.owner_id == person.id:
             raise
         raise not_here(name) from None
-    subject = subject_of(session, found, person)
-    if found.owner_id != person.id and not concerns(policy, person, subject, environment):
+    subject = subject_of(session, dataset, person)
+    if dataset.owner_id != person.id and not concerns(policy, person, subject, environment):
         raise not_here(name)
-    return _Known(found, policy, number, subject)
+    return _Known(dataset, policy, number, subject)
 
 
 def _asked(order: JobOrder) -> str:
@@ -290,10 +295,10 @@ def _asked(order: JobOrder) -> str:
 
 def _kept(planned: Planned) -> dict[str, Any]:
     """Return a plan for storage with its job: without the engine's statements if they are very long."""
-    whole = planned.to_json()
+    record = planned.to_json()
     if sum(map(len, planned.statements)) > _MOST_PLAN:
-        return {**whole, "statements": ["-- left out: too long to be kept with the job"]}
-    return whole
+        return {**record, "statements": ["-- left out: too long to be kept with the job"]}
+    return record
 
 
 def _require(hub: "Hub", person: Person, order: JobOrder, verdict: Verdict, loss: Loss | None = None) -> None:
@@ -306,14 +311,14 @@ def _require(hub: "Hub", person: Person, order: JobOrder, verdict: Verdict, loss
 
 def _denied(hub: "Hub", person: Person, order: JobOrder, verdict: Verdict, loss: Loss | None) -> int:
     """Record a refusal; return its number, by which `recall` finds it."""
-    told = _for_audit(hub, person, order.dataset, verdict)
-    return hub.audit.record(person.id, DENIED, f"dataset/{order.dataset}", kind=order.kind, cost=loss, **told)
+    facts = _for_audit(hub, person, order.dataset, verdict)
+    return hub.audit.record(person.id, DENIED, f"dataset/{order.dataset}", kind=order.kind, cost=loss, **facts)
 
 
 def _for_audit(hub: "Hub", person: Person, dataset_name: str, verdict: Verdict) -> dict[str, Any]:
     """Return a verdict for the audit log. Its sentences name tables, so they are sealed for the requesting user."""
-    whole = zlib.compress(json.dumps(verdict.reasons).encode())
-    text = hub.keys.seal(whole, _decision_label(person, dataset_name)).hex()
+    packed = zlib.compress(json.dumps(verdict.reasons).encode())
+    text = hub.keys.seal(packed, _decision_label(person, dataset_name)).hex()
     return {**verdict.for_audit(), _SEALED: [text[at : at + 2000] for at in range(0, len(text), 2000)]}
 
 
@@ -321,32 +326,34 @@ def _decision_label(person: Person, dataset_name: str) -> str:
     return f"a decision about person {person.id} and {dataset_name}"
 
 
-def _over(session: Session, payer: limits.Payer, loss: Loss, own: Loss, needs: int) -> tuple[str, OverBudget] | None:
+def _over(
+    session: Session, payer: limits.Payer, loss: Loss, user_loss: Loss, needs: int
+) -> tuple[str, OverBudget] | None:
     """Return the limit that a request would exceed at present, and by how much; the charge checks again.
 
     Args:
         session: a session.
         payer: the user, the dataset and its policy.
         loss: the loss of the dataset's account.
-        own: the loss of the user's account.
+        user_loss: the loss of the user's account.
         needs: the required approvals; if any, all waiting requests together must be within the limits.
     """
-    over = limits.passed(session, payer, loss, own)
+    over = limits.passed(session, payer, loss, user_loss)
     if over is not None:
         return over
     try:
         if loss.amount:
             payer.ledger.balance(payer.dataset.name).add(loss)
-        if own.amount:  # a user without earlier requests has no account of their own
+        if user_loss.amount:  # a user without earlier requests has no account of their own
             for mine in payer.ledger.balances(f"{payer.dataset.name}@{analyst(payer.person_id)}"):
-                mine.add(own)
+                mine.add(user_loss)
     except OverBudget as error:
         return "lifetime", error
     if not needs:
         return None
-    held = limits.waiting(session, payer.dataset, payer.person_id)
-    none = Loss.nothing(own.measure, own.relation)
-    return limits.passed(session, payer, none, own, held)
+    waiting_jobs = limits.waiting(session, payer.dataset, payer.person_id)
+    none = Loss.nothing(user_loss.measure, user_loss.relation)
+    return limits.passed(session, payer, none, user_loss, waiting_jobs)
 
 
 def sentence_of(error: CloisterError) -> str:
@@ -382,11 +389,11 @@ def explain(
     """
     loss = cost.parse(spend) if spend else None
     with hub.database.reading() as session:
-        known = _known(hub, session, person, dataset_name, environment)
-        loss = None if loss is None else cost.price(known.policy, loss)
-        verdict = decide(known.policy, known.number, known.subject, operation, purpose, environment, loss=loss)
+        access = _known(hub, session, person, dataset_name, environment)
+        loss = None if loss is None else cost.price(access.policy, loss)
+        verdict = decide(access.policy, access.number, access.subject, operation, purpose, environment, loss=loss)
         if verdict.allowed and loss is not None:
-            over = _over(session, known.payer(hub, person), loss, loss, verdict.needs)
+            over = _over(session, access.payer(hub, person), loss, loss, verdict.needs)
             verdict = verdict if over is None else verdict.over(over[0], sentence_of(over[1]))
     hub.audit.record(person.id, "policy.explained", f"dataset/{dataset_name}", cost=loss, **verdict.for_audit())
     return verdict
@@ -402,15 +409,15 @@ def recall(
     """
     with hub.database.reading() as session:
         _known(hub, session, person, dataset_name, environment)
-        found = session.get(AuditEntry, decision) if 0 < decision < 2**31 else None
+        entry = session.get(AuditEntry, decision) if 0 < decision < 2**31 else None
         about = (person.id, f"dataset/{dataset_name}")
-        if found is None or (found.person_id, found.object) != about or found.action not in (DENIED, PLANNED):
+        if entry is None or (entry.person_id, entry.object) != about or entry.action not in (DENIED, PLANNED):
             raise NotHere("there is no such decision about a request of yours.")
-    sealed = bytes.fromhex("".join(found.detail[_SEALED]))
+    sealed = bytes.fromhex("".join(entry.detail[_SEALED]))
     reasons = json.loads(zlib.decompress(hub.keys.open(sealed, _decision_label(person, dataset_name))))
-    verdict = Verdict.from_json({**found.detail, "reasons": reasons})
+    verdict = Verdict.from_json({**entry.detail, "reasons": reasons})
     hub.audit.record(person.id, "policy.explained", f"dataset/{dataset_name}", decision=decision, **verdict.for_audit())
-    return verdict, found
+    return verdict, entry
 
 
 # Stopping
@@ -448,12 +455,12 @@ def forget(hub: "Hub", person: Person, job_id: int) -> None:
         NotHere: it is not this user's, or has no result.
     """
     with hub.database.writing() as session:
-        found = find_job(session, person, job_id)
-        if found.person_id != person.id or found.result is None:
+        job = find_job(session, person, job_id)
+        if job.person_id != person.id or job.result is None:
             raise NotHere(f"there is no result of a job {job_id} of yours.")
-        if found.parameters.get("handed in"):
+        if job.parameters.get("handed in"):
             raise NotNow("an uploaded table stays for those who may download it.")
         hand_on(session, job_id)
         gone: dict[str, Any] = {"result": None, "size": None, "stage": "you removed its result"}
         session.execute(sa.update(Job).where(Job.id == job_id).values(**gone))
-        hub.audit.write(session, person.id, "result.removed", f"job/{job_id}", dataset=found.dataset.name)
+        hub.audit.write(session, person.id, "result.removed", f"job/{job_id}", dataset=job.dataset.name)

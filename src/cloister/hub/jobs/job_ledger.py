@@ -135,7 +135,7 @@ class JobLedger(ClosedBook):
         return [(Account(account.rules, self._ledger), loss) for account, loss in priced]
 
     def _set_aside(self, priced: Sequence[tuple[Account, Loss]], request: str) -> float:
-        loss, own = self._parts(priced)
+        loss, user_loss = self._parts(priced)
         begun = time.monotonic()
         with self._database.writing() as session:
             job = session.get(Job, self._job_id, with_for_update={"of": Job})
@@ -144,18 +144,18 @@ class JobLedger(ClosedBook):
             if job.state == "running" and job.cancel:
                 raise Cancelled
             policy = self._decide(session, job)
-            self._refuse_more(loss, own)
-            limits.set_aside(session, job, policy, loss, own, self._ledger)
+            self._refuse_more(loss, user_loss)
+            limits.set_aside(session, job, policy, loss, user_loss, self._ledger)
             job.charge = job.charge or fingerprint(request)
             job.state, job.heartbeat, job.stage = "charged", now(), "charged"
         self.loss = loss if self.loss is None else self.loss + loss
-        self._own = self._own + own
+        self._own = self._own + user_loss
         self._step("aside")
         return begun
 
-    def _refuse_more(self, loss: Loss, own: Loss) -> None:
+    def _refuse_more(self, loss: Loss, user_loss: Loss) -> None:
         total = loss if self.loss is None else self.loss + loss
-        for needed, planned in ((total, self._planned.loss), (self._own + own, self._planned.own)):
+        for needed, planned in ((total, self._planned.loss), (self._own + user_loss, self._planned.own)):
             if not needed <= planned:
                 raise NotNow(
                     f"this would cost {needed} by now, and was planned at {planned}: what is on record has changed "
@@ -164,15 +164,15 @@ class JobLedger(ClosedBook):
 
     def _give_back(self, priced: Sequence[tuple[Account, Loss]]) -> None:
         """Release the reservation: the ledger refused, and nothing changed there."""
-        loss, own = self._parts(priced)
+        loss, user_loss = self._parts(priced)
         assert self.loss is not None
-        before, self._own = self.loss - loss, self._own - own
+        before, self._own = self.loss - loss, self._own - user_loss
         first = not before.amount and not self._own.amount
         with self._database.writing() as session:
             job = session.get(Job, self._job_id)
             if job is None or job.worker != self._worker or job.state != "charged":
                 raise Lost
-            limits.give_back(session, job.id, None if first else (loss, own))
+            limits.give_back(session, job.id, None if first else (loss, user_loss))
             if first:
                 job.state, job.charge = "running", ""
         self.loss = None if first else before
@@ -185,6 +185,6 @@ class JobLedger(ClosedBook):
     def _parts(self, priced: Sequence[tuple[Account, Loss]]) -> tuple[Loss, Loss]:
         """Return the dataset's loss and the user's loss."""
         none = Loss.nothing(self._planned.loss.measure, self._planned.loss.relation)
-        whole = sum((loss for account, loss in priced if account.rules.analyst is None), start=none)
-        own = sum((loss for account, loss in priced if account.rules.analyst is not None), start=none)
-        return whole, own
+        dataset_loss = sum((loss for account, loss in priced if account.rules.analyst is None), start=none)
+        user_loss = sum((loss for account, loss in priced if account.rules.analyst is not None), start=none)
+        return dataset_loss, user_loss

@@ -61,17 +61,17 @@ def set_aside(session: Session, job: Job, policy: Policy, loss: Loss, own: Loss,
         OverBudget: a limit would be exceeded; nothing was written.
     """
     lock(session, job.dataset_id)
-    known = _charged(ledger, job.dataset.name, job.person_id, loss)
+    charged = _charged(ledger, job.dataset.name, job.person_id, loss)
     if job.charge:  # a second charge of one job: one request, so one row
         mine = session.scalars(sa.select(Spent).where(Spent.job_id == job.id)).one()
         loss, own = Loss.from_json(mine.loss) + loss, Loss.from_json(mine.own) + own
-        known = known[0] - Loss.from_json(mine.loss), known[1] - Loss.from_json(mine.own)
+        charged = charged[0] - Loss.from_json(mine.loss), charged[1] - Loss.from_json(mine.own)
         give_back(session, job.id)
         session.flush()
-    total, own_total = _totals(session, job.dataset_id, job.person_id, loss, known)
-    found = _passed(session, job.dataset_id, policy, (loss, own), (total, own_total))
-    if found is not None:
-        raise found[1]
+    total, own_total = _totals(session, job.dataset_id, job.person_id, loss, charged)
+    over = _passed(session, job.dataset_id, policy, (loss, own), (total, own_total))
+    if over is not None:
+        raise over[1]
     session.add(
         Spent(
             dataset_id=job.dataset_id,
@@ -99,16 +99,19 @@ def give_back(session: Session, job_id: int, part: tuple[Loss, Loss] | None = No
     if mine is None:
         return
     lock(session, mine.dataset_id)
-    loss, own = part or (Loss.from_json(mine.loss), Loss.from_json(mine.own))
+    loss, user_loss = part or (Loss.from_json(mine.loss), Loss.from_json(mine.own))
     later = sa.select(Spent).where(Spent.dataset_id == mine.dataset_id, Spent.id >= mine.id)
     for row in list(session.scalars(later)):
         row.total = (Loss.from_json(row.total) - loss).to_json()
         if row.person_id == mine.person_id:
-            row.own_total = (Loss.from_json(row.own_total) - own).to_json()
+            row.own_total = (Loss.from_json(row.own_total) - user_loss).to_json()
     if part is None:
         session.delete(mine)
     else:
-        mine.loss, mine.own = (Loss.from_json(mine.loss) - loss).to_json(), (Loss.from_json(mine.own) - own).to_json()
+        mine.loss, mine.own = (
+            (Loss.from_json(mine.loss) - loss).to_json(),
+            (Loss.from_json(mine.own) - user_loss).to_json(),
+        )
 
 
 def check(session: Session, payer: Payer, loss: Loss, own: Loss) -> None:
@@ -117,9 +120,9 @@ def check(session: Session, payer: Payer, loss: Loss, own: Loss) -> None:
     Raises:
         OverBudget: with what was asked, what is left and what is missing.
     """
-    found = passed(session, payer, loss, own)
-    if found is not None:
-        raise found[1]
+    over = passed(session, payer, loss, own)
+    if over is not None:
+        raise over[1]
 
 
 def passed(
@@ -134,8 +137,8 @@ def passed(
         own: the loss of the user's account.
         held: the cost of the user's jobs that wait for approval, by id; counted in the user's limit.
     """
-    known = _charged(payer.ledger, payer.dataset.name, payer.person_id, loss)
-    totals = _totals(session, payer.dataset.id, payer.person_id, loss, known)
+    charged = _charged(payer.ledger, payer.dataset.name, payer.person_id, loss)
+    totals = _totals(session, payer.dataset.id, payer.person_id, loss, charged)
     return _passed(session, payer.dataset.id, payer.policy, (loss, own), totals, held)
 
 
@@ -145,17 +148,18 @@ def _passed(
     policy: Policy,
     losses: tuple[Loss, Loss],
     totals: tuple[Loss, Loss],
-    held: Mapping[int, Loss] = MappingProxyType({}),
+    waiting_jobs: Mapping[int, Loss] = MappingProxyType({}),
 ) -> tuple[str, OverBudget] | None:
     """Compare a loss with the limits. Losses and totals are those of the dataset's account and of the user's own."""
-    (loss, own), (total, own_total) = losses, totals
+    (loss, user_loss), (total, own_total) = losses, totals
     budget, word = policy.budget, "per_request"
     try:
-        if own.amount:  # never less than the dataset pays: a stored release counts for the user who receives it now
-            cost.refuse_above(policy, own)
+        # Never less than the dataset pays: a stored release counts for the user who receives it now.
+        if user_loss.amount:
+            cost.refuse_above(policy, user_loss)
         word = "per_user"
-        if budget.per_user is not None and own.amount:
-            _refuse_over("your limit on this dataset", cost.cap(budget.per_user), own_total, own, held)
+        if budget.per_user is not None and user_loss.amount:
+            _refuse_over("your limit on this dataset", cost.cap(budget.per_user), own_total, user_loss, waiting_jobs)
         word = "period"
         if budget.period is not None and loss.amount:
             then = _spent_until(session, dataset_id, now() - budget.period.days * _DAY, loss)
@@ -185,9 +189,9 @@ def room(session: Session, payer: Payer) -> Loss:
     if budget.per_request is not None:
         rooms.append(cost.cap(budget.per_request).amount)
     if budget.per_user is not None:
-        held = sum(one.amount for one in waiting(session, dataset, person_id).values())
+        reserved = sum(loss.amount for loss in waiting(session, dataset, person_id).values())
         spent = spent_by(session, dataset, person_id, left, ledger).amount
-        rooms.append(cost.cap(budget.per_user).amount - spent - held)
+        rooms.append(cost.cap(budget.per_user).amount - spent - reserved)
     if budget.period is not None:
         since = spent_since(session, dataset.id, now() - budget.period.days * _DAY, left)
         rooms.append(cost.cap(budget.period.loss).amount - since.amount)
@@ -215,32 +219,34 @@ def spent_since(session: Session, dataset_id: int, start: float, like: Loss) -> 
 def _charged(ledger: Ledger, dataset: str, person_id: int, like: Loss) -> tuple[Loss, Loss]:
     """Return the charges in the ledger: to the dataset, and to the user on it."""
     nothing = Loss.nothing(like.measure, like.relation)
-    spent = {one.rules.key: one.spent for one in ledger.balances(dataset, f"{dataset}@{analyst(person_id)}")}
+    spent = {
+        balance.rules.key: balance.spent for balance in ledger.balances(dataset, f"{dataset}@{analyst(person_id)}")
+    }
     return spent.get(dataset, nothing), spent.get(f"{dataset}@{analyst(person_id)}", nothing)
 
 
 def _totals(
-    session: Session, dataset_id: int, person_id: int, like: Loss, known: tuple[Loss, Loss] | None = None
+    session: Session, dataset_id: int, person_id: int, like: Loss, charged: tuple[Loss, Loss] | None = None
 ) -> tuple[Loss, Loss]:
     """Return the sums reserved on a dataset: by all users, and by one; never less than the ledger's charges."""
-    total, own = _written(session, dataset_id, person_id, like)
-    return (total, own) if known is None else (_larger(total, known[0]), _larger(own, known[1]))
+    total, user_total = _written(session, dataset_id, person_id, like)
+    return (total, user_total) if charged is None else (_larger(total, charged[0]), _larger(user_total, charged[1]))
 
 
-def _larger(one: Loss, other: Loss) -> Loss:
-    return replace(one, amount=max(one.amount, other.amount), delta=max(one.delta, other.delta))
+def _larger(loss: Loss, other: Loss) -> Loss:
+    return replace(loss, amount=max(loss.amount, other.amount), delta=max(loss.delta, other.delta))
 
 
 def _written(session: Session, dataset_id: int, person_id: int, like: Loss) -> tuple[Loss, Loss]:
     rows = sa.select(Spent).where(Spent.dataset_id == dataset_id).order_by(Spent.id.desc()).limit(1)
     newest = rows.with_only_columns(Spent.total, Spent.own_total, Spent.person_id)
-    found = session.execute(newest).first()
-    if found is None:
+    row = session.execute(newest).first()
+    if row is None:
         return _loss(None, like), _loss(None, like)
-    if found.person_id == person_id:
-        return _loss(found.total, like), _loss(found.own_total, like)
-    own = session.scalar(rows.with_only_columns(Spent.own_total).where(Spent.person_id == person_id))
-    return _loss(found.total, like), _loss(own, like)
+    if row.person_id == person_id:
+        return _loss(row.total, like), _loss(row.own_total, like)
+    user_total = session.scalar(rows.with_only_columns(Spent.own_total).where(Spent.person_id == person_id))
+    return _loss(row.total, like), _loss(user_total, like)
 
 
 def _spent_until(session: Session, dataset_id: int, moment: float, like: Loss) -> Loss:
@@ -259,22 +265,24 @@ def _loss(record: dict[str, str] | None, like: Loss) -> Loss:
 
 
 def _refuse_over(
-    name: str, cap: Loss, before: Loss, loss: Loss, held: Mapping[int, Loss] = MappingProxyType({})
+    name: str, cap: Loss, before: Loss, loss: Loss, waiting_jobs: Mapping[int, Loss] = MappingProxyType({})
 ) -> None:
-    waits = sum(held.values(), start=Loss.nothing(loss.measure, loss.relation))
+    waits = sum(waiting_jobs.values(), start=Loss.nothing(loss.measure, loss.relation))
     total = before + waits + loss
     if total <= cap:
         return
     word = cap.measure if total.amount > cap.amount else "delta"
-    limit, used, waiting, asked = ((one.delta if word == "delta" else one.amount) for one in (cap, before, waits, loss))
+    limit, used, waiting, needed = (
+        (part.delta if word == "delta" else part.amount) for part in (cap, before, waits, loss)
+    )
     left = max(limit - used, Fraction(0))
-    kept, way = "", "Lower the spend, wait, or ask the owner."
+    note, advice = "", "Lower the spend, wait, or ask the owner."
     if waiting:
-        numbers = [str(number) for number in sorted(held)]
+        numbers = [str(number) for number in sorted(waiting_jobs)]
         jobs = f"job {numbers[0]} waits" if len(numbers) == 1 else f"jobs {', '.join(numbers)} wait"
-        kept = f" of which {show(waiting)} is held while your {jobs} for somebody to agree,"
-        way = "Lower the spend, cancel what waits, or ask the owner."
-    short = asked + waiting - left
+        note = f" of which {show(waiting)} is held while your {jobs} for somebody to agree,"
+        advice = "Lower the spend, cancel what waits, or ask the owner."
+    short = needed + waiting - left
     raise OverBudget(
-        f"{name} is {cap}: this needs {word} {show(asked)}, {show(left)} is left,{kept} {show(short)} short. {way}"
+        f"{name} is {cap}: this needs {word} {show(needed)}, {show(left)} is left,{note} {show(short)} short. {advice}"
     )

@@ -104,13 +104,13 @@ class Planner:
                 del self._under_way[who]
                 self._of_person.pop(who, None)
 
-    async def _made(self, asked: PlanRequest, gone: Callable[[], Awaitable[bool]]) -> Passed:
+    async def _made(self, request: PlanRequest, gone: Callable[[], Awaitable[bool]]) -> Passed:
         stop = threading.Event()
         watch = asyncio.create_task(_watch(gone, stop))
         child = self._idle.pop() if self._idle else _Plans(self._settings)
         try:
             answer = await asyncio.shield(
-                asyncio.get_running_loop().run_in_executor(self._threads, self._with, child, asked, stop)
+                asyncio.get_running_loop().run_in_executor(self._threads, self._with, child, request, stop)
             )
         except asyncio.CancelledError:
             stop.set()
@@ -119,9 +119,9 @@ class Planner:
             watch.cancel()
         return _read(answer)
 
-    def _with(self, child: "_Plans", asked: PlanRequest, stop: threading.Event) -> tuple[str, Any]:
+    def _with(self, child: "_Plans", request: PlanRequest, stop: threading.Event) -> tuple[str, Any]:
         try:
-            return child.ask(asked, stop)
+            return child.ask(request, stop)
         finally:
             self._idle.append(child if child.alive else _Plans(self._settings))
 
@@ -229,11 +229,11 @@ def _load() -> None:
     import cloister.synth.planning  # noqa: F401
 
 
-def _answered(hub: Hub, asked: PlanRequest) -> tuple[str, Any]:
+def _answered(hub: Hub, request: PlanRequest) -> tuple[str, Any]:
     try:
         with hub.database.reading() as session:
-            person = session.get_one(Person, asked.person_id)
-        passed = gateway.pass_gate(hub, person, asked.order)
+            person = session.get_one(Person, request.person_id)
+        passed = gateway.pass_gate(hub, person, request.order)
     except CloisterError as error:
         return "refused", told(error)
     except sa.exc.OperationalError:

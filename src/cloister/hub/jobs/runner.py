@@ -62,12 +62,12 @@ class _Stages:
         self._last = time.monotonic()
         try:
             with self._database.writing() as session:
-                found = session.execute(update, execution_options={"synchronize_session": False}).first()
+                row = session.execute(update, execution_options={"synchronize_session": False}).first()
         except OperationalError:  # the database is locked: a charged job must not fail because of its progress
             return
-        if found is None:
+        if row is None:
             raise Lost
-        if found.cancel and found.state == "running":
+        if row.cancel and row.state == "running":
             raise Cancelled
 
 
@@ -103,10 +103,10 @@ def run_job(hub: "Hub", job: Job, worker: str, shelf: DatasetPool, step: Step = 
         return _end(hub, job, worker, None, "cancelled", "Cancelled. Nothing was spent.")
     except Exception as error:
         charged = None if book is None else book.loss
-        state, said, detail = _told(error)
+        state, message, detail = _told(error)
         if detail:
             _LOG.error("a job failed", extra={"facts": {"job": job.id, "error": type(error).__name__}})
-        return _end(hub, job, worker, charged, state, said, detail)
+        return _end(hub, job, worker, charged, state, message, detail)
 
 
 def _told(error: Exception) -> tuple[str, str, str]:
@@ -124,9 +124,9 @@ def _told(error: Exception) -> tuple[str, str, str]:
 
 def _run(case: JobContext, worker: str, shelf: DatasetPool, book: JobLedger, received: PersonReleases) -> Done:
     opened = shelf.get(case.dataset, case.version, case.person)
-    own = shelf.account(case.dataset, case.person)
+    user_rules = shelf.account(case.dataset, case.person)
     with opened.lock, closing(opened.data.tables.again()) as tables:
-        data = dataset_for_person(opened, own, case.verdict.view, book, received, f"job {case.job.id}", tables)
+        data = dataset_for_person(opened, user_rules, case.verdict.view, book, received, f"job {case.job.id}", tables)
         return case.kind.run(data, case.job.parameters, _Stages(case.hub, case.job.id, worker))
 
 
@@ -168,10 +168,10 @@ def _finish(case: JobContext, worker: str, book: JobLedger, received: PersonRele
         result, size = {**done.result, "label": signed}, len(plain)
         if (first := _same(session, job, digest)) is not None:  # a repeated query has the same answer: keep one
             result, size = {SAME: first, "label": signed}, 0
-    kept = {"result": result, "size": size, "digest": digest, "policy_number": case.verdict.policy_number}
+    changes = {"result": result, "size": size, "digest": digest, "policy_number": case.verdict.policy_number}
     with hub.database.writing() as session:
-        kept["receipt"] = "\n".join(receipts) or None
-        if not queue.finish(session, job.id, worker, "done", **kept, loss=loss.to_json(), problem=""):
+        changes["receipt"] = "\n".join(receipts) or None
+        if not queue.finish(session, job.id, worker, "done", **changes, loss=loss.to_json(), problem=""):
             return ""
         received.write(session)
         _note(hub, session, job, "done", loss)
@@ -188,17 +188,17 @@ def _same(session: Session, job: Job, digest: str) -> int | None:
     return session.scalar(same.order_by(Job.id).limit(1))
 
 
-def _end(hub: "Hub", job: Job, worker: str, loss: Loss | None, state: str, said: str, detail: str = "") -> str:
+def _end(hub: "Hub", job: Job, worker: str, loss: Loss | None, state: str, message: str, detail: str = "") -> str:
     """End a job without a result. A charge stays."""
-    if loss is not None and "charge stands" not in said:
-        said += " The charge stands."
+    if loss is not None and "charge stands" not in message:
+        message += " The charge stands."
     with hub.database.writing() as session:
         dataset = session.get_one(Dataset, job.dataset_id)
         sealed = _sealed(hub, dataset, job.id, detail)
         paid = None if loss is None else loss.to_json()
-        if not queue.finish(session, job.id, worker, state, problem=said, owner_detail=sealed, loss=paid):
+        if not queue.finish(session, job.id, worker, state, problem=message, owner_detail=sealed, loss=paid):
             return ""
-        _note(hub, session, job, state, loss, **code_of(said))
+        _note(hub, session, job, state, loss, **code_of(message))
     return state
 
 

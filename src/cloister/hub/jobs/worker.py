@@ -135,8 +135,8 @@ def _give_up(hub: Hub, worker: str, job_id: int, why: str) -> None:
         stands = job.state == "charged" and hub.ledger.charged(job.charge)
         if not stands:
             limits.give_back(session, job.id)
-        said = f"The job was stopped: {why}. {'The charge stands.' if stands else 'Nothing was spent.'}"
-        job.state, job.problem, job.worker, job.finished = "failed", said, None, now()
+        message = f"The job was stopped: {why}. {'The charge stands.' if stands else 'Nothing was spent.'}"
+        job.state, job.problem, job.worker, job.finished = "failed", message, None, now()
         hub.audit.write(session, None, "job.stopped", f"job/{job_id}", why=why, charged=stands)
 
 
@@ -295,7 +295,7 @@ def remove_spilled_rows() -> int:
         try:
             facts = folder.lstat()
             spilled = stat.S_ISDIR(facts.st_mode) and all(
-                one.name.startswith("duckdb_temp") for one in folder.iterdir()
+                path.name.startswith("duckdb_temp") for path in folder.iterdir()
             )
         except OSError:
             continue
@@ -307,8 +307,8 @@ def remove_spilled_rows() -> int:
 
 def _until_signalled() -> threading.Event:
     stop = threading.Event()
-    for one in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(one, lambda *_: stop.set())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
     return stop
 
 

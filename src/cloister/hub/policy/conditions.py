@@ -43,12 +43,12 @@ class Subject:
     @classmethod
     def of(cls, person: Person, granted_roles: Iterable[str | Grant] = ()) -> "Subject":
         """Return a user of the hub, with the roles of this dataset's policy that requests have given them."""
-        place = person.organisation
-        granted = tuple(Grant(one) if isinstance(one, str) else one for one in granted_roles)
+        organisation = person.organisation
+        granted = tuple(Grant(grant) if isinstance(grant, str) else grant for grant in granted_roles)
         return cls(
             person.verified_email,
-            place.name if place else "",
-            place.country.upper() if place else "",
+            organisation.name if organisation else "",
+            organisation.country.upper() if organisation else "",
             tuple(person.roles),
             granted,
         )
@@ -56,8 +56,8 @@ class Subject:
     @property
     def facts(self) -> dict[str, str]:
         """Return the facts that row rules may name with a colon; unknown facts are left out."""
-        known = {"person": self.person, "organisation": self.organisation, "country": self.country}
-        return {name: value for name, value in known.items() if value}
+        values = {"person": self.person, "organisation": self.organisation, "country": self.country}
+        return {name: value for name, value in values.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,26 +141,26 @@ def belongs(who: Who, subject: Subject, environment: Environment) -> Iterator[Re
             f"you are not among its people{note}",
         )
     if who.organisations:
-        known = {name.casefold() for name in who.organisations}
+        names = {name.casefold() for name in who.organisations}
         mine = subject.organisation or "no organisation"
         yield _reason(
-            bool(subject.organisation) and subject.organisation.casefold() in known,
+            bool(subject.organisation) and subject.organisation.casefold() in names,
             f"{mine} is among its organisations",
             f"{mine} is not among its organisations",
         )
     if who.roles:
-        held = [role for role in subject.roles if role in who.roles]
+        roles = [role for role in subject.roles if role in who.roles]
         yield _reason(
-            bool(held),
-            f"you are a {held[0]}" if held else "",
+            bool(roles),
+            f"you are a {roles[0]}" if roles else "",
             f"it is for a {' or '.join(who.roles)}, which you are not",
         )
     if who.countries:
-        place = subject.country or "an unknown country"
+        country = subject.country or "an unknown country"
         yield _reason(
             subject.country in who.countries,
-            f"your organisation is in {place}",
-            f"your organisation is in {place}, it is for {', '.join(who.countries)}",
+            f"your organisation is in {country}",
+            f"your organisation is in {country}, it is for {', '.join(who.countries)}",
         )
     if who.networks:
         yield _reason(
@@ -191,9 +191,9 @@ def _reason(holds: bool, yes: str, no: str) -> Reason:
 
 def _within(address: str, networks: tuple[Network, ...]) -> bool:
     try:
-        found = ip_address(address)
+        parsed = ip_address(address)
     except ValueError:
         return False
-    if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped  # IPv4 address in the form of a dual-stack socket
-    return any(found in network for network in networks)
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped  # IPv4 address in the form of a dual-stack socket
+    return any(parsed in network for network in networks)

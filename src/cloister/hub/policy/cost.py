@@ -37,7 +37,11 @@ def needs(policy: Policy, loss: Loss) -> int:
     Privacy: every loss with a delta exceeds a limit without one.
     """
     cost = price(policy, loss)
-    passed = [one.needs for one in policy.budget.approvals if not one.above.amount or not cost <= cap(one.above)]
+    passed = [
+        approval.needs
+        for approval in policy.budget.approvals
+        if not approval.above.amount or not cost <= cap(approval.above)
+    ]
     return max(passed, default=0)
 
 
@@ -65,10 +69,10 @@ def refuse_above(policy: Policy, loss: Loss) -> None:
 
 def limits(budget: Budget) -> list[tuple[str, Loss]]:
     """Return every limit besides the lifetime's, with the word under `budget` that states it."""
-    found = [("per_user", budget.per_user), ("per_request", budget.per_request)]
-    found.append(("period", budget.period.loss if budget.period else None))
-    found += [(f"approvals[{i}]", one.above) for i, one in enumerate(budget.approvals, 1)]
-    return [(place, loss) for place, loss in found if loss is not None]
+    stated = [("per_user", budget.per_user), ("per_request", budget.per_request)]
+    stated.append(("period", budget.period.loss if budget.period else None))
+    stated += [(f"approvals[{i}]", approval.above) for i, approval in enumerate(budget.approvals, 1)]
+    return [(word, loss) for word, loss in stated if loss is not None]
 
 
 def incomparable(lifetime: Loss, limit: Loss) -> str:
@@ -129,8 +133,8 @@ def exact(amount: Fraction) -> str:
         return str(amount)
     while places and (amount * 10 ** (places - 1)).denominator == 1:
         places -= 1
-    whole = str(int(amount * 10**places))
-    if places > 4 and len(whole) < places - 2:
-        return f"{whole}e-{places}"
-    whole = whole.rjust(places + 1, "0")
-    return f"{whole[:-places]}.{whole[-places:]}" if places else whole
+    text = str(int(amount * 10**places))
+    if places > 4 and len(text) < places - 2:
+        return f"{text}e-{places}"
+    text = text.rjust(places + 1, "0")
+    return f"{text[:-places]}.{text[-places:]}" if places else text

@@ -41,8 +41,8 @@ class Tried:
     reasons: tuple[Reason, ...]
 
     def __str__(self) -> str:
-        told = [one.sentence for one in self.reasons if self.fits or not one.holds]
-        return f"{self.rule} {'fits' if self.fits else 'does not fit'}: {'; '.join(told)}"
+        sentences = [reason.sentence for reason in self.reasons if self.fits or not reason.holds]
+        return f"{self.rule} {'fits' if self.fits else 'does not fit'}: {'; '.join(sentences)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +75,18 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """Return the decision in one line."""
-        asked = f"{self.operation} for {self.purpose}" if self.purpose else self.operation
+        request = f"{self.operation} for {self.purpose}" if self.purpose else self.operation
         if self.allowed:
-            return f"{asked} is allowed by role {self.rule} of policy {self.policy_number}"
+            return f"{request} is allowed by role {self.rule} of policy {self.policy_number}"
         if self.rule == "default":
-            return f"{asked} is denied: no role of policy {self.policy_number} allows it"
-        return f"{asked} is denied by {self.rule} of policy {self.policy_number}"
+            return f"{request} is denied: no role of policy {self.policy_number} allows it"
+        return f"{request} is denied by {self.rule} of policy {self.policy_number}"
 
     def over(self, limit: str, sentence: str) -> "Verdict":
         """Return the refusal of a request that a role allows, by a limit that depends on earlier charges."""
         reason = Reason(False, sentence.rstrip("."))
         tried = (Tried(f"limit {limit}", False, (reason,)), *self.tried)
-        reasons = tuple(str(one) for one in tried)
+        reasons = tuple(str(attempt) for attempt in tried)
         return replace(self, allowed=False, rule=limit, reasons=reasons, view={}, needs=0, tried=tried)
 
     def require(self) -> None:
@@ -96,8 +96,8 @@ class Verdict:
             Denied: with the rule and the first reasons.
         """
         if not self.allowed:
-            told = (self.sentence, *self.reasons[:3])
-            raise Denied(" ".join(f"{one[:1].upper()}{one[1:]}." for one in told))
+            sentences = (self.sentence, *self.reasons[:3])
+            raise Denied(" ".join(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in sentences))
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON for the requesting user: with the reasons, which name tables."""
@@ -116,9 +116,9 @@ class Verdict:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Verdict":
         """Return a verdict from the audit log: its sentences, without the view."""
-        told = tuple(str(one) for one in record["reasons"])
-        number, asked = int(record["policy"]), (str(record["operation"]), str(record["purpose"]))
-        return cls(bool(record["allowed"]), str(record["rule"]), number, told, {}, 0, (), *asked)
+        reasons = tuple(str(reason) for reason in record["reasons"])
+        number, request = int(record["policy"]), (str(record["operation"]), str(record["purpose"]))
+        return cls(bool(record["allowed"]), str(record["rule"]), number, reasons, {}, 0, (), *request)
 
 
 def decide(
@@ -143,12 +143,14 @@ def decide(
         tables: the tables of the request, if known.
         loss: the cost, if known.
     """
-    whole = [*_whole(policy, operation, purpose, environment, tables, loss)]
-    refusal = next((rule for rule, reason in whole if not reason.holds), None)
+    policy_rules = [*_whole(policy, operation, purpose, environment, tables, loss)]
+    refusal = next((rule for rule, reason in policy_rules if not reason.holds), None)
     tried = [_try(role, policy, subject, operation, purpose, environment, tables) for role in policy.roles]
-    fitting = next((role for role, one in zip(policy.roles, tried, strict=True) if one.fits), None)
+    fitting = next((role for role, attempt in zip(policy.roles, tried, strict=True) if attempt.fits), None)
     allowed = refusal is None and fitting is not None
-    general = [Tried("the policy", refusal is None, tuple(reason for _, reason in whole))] if whole else []
+    general = (
+        [Tried("the policy", refusal is None, tuple(reason for _, reason in policy_rules))] if policy_rules else []
+    )
     every = (*general, *tried)
     view: Mapping[str, TableView] | None = {}
     if allowed and fitting is not None:
@@ -157,7 +159,7 @@ def decide(
         allowed,
         refusal or (fitting.name if fitting is not None else "default"),
         number,
-        tuple(str(one) for one in every),
+        tuple(str(attempt) for attempt in every),
         view,
         cost.needs(policy, loss) if allowed and loss is not None else 0,
         every,
@@ -170,8 +172,10 @@ def allowed_purposes(
     policy: Policy, number: int, subject: Subject, operation: str, environment: Environment
 ) -> tuple[str, ...]:
     """Return every purpose for which this user may do this now, in the vocabulary's order, for a form."""
-    stated = (one.name for one in offered(policy.purposes))
-    return tuple(one for one in stated if decide(policy, number, subject, operation, one, environment).allowed)
+    stated = (purpose.name for purpose in offered(policy.purposes))
+    return tuple(
+        purpose for purpose in stated if decide(policy, number, subject, operation, purpose, environment).allowed
+    )
 
 
 def shown_tables(
@@ -181,13 +185,13 @@ def shown_tables(
 
     Privacy: a message may name only these tables. Other tables do not exist for the user, not even in a refusal.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     for role in policy.roles:
         if _try(role, policy, subject, operation, purpose, environment, ()).fits:
             if role.tables is None:
                 return None
-            found |= {name.lower() for name in role.tables}
-    return frozenset(found)
+            names |= {name.lower() for name in role.tables}
+    return frozenset(names)
 
 
 def covered_purposes(policy: Policy, verdict: Verdict, subject: Subject) -> tuple[str, ...]:
@@ -195,14 +199,14 @@ def covered_purposes(policy: Policy, verdict: Verdict, subject: Subject) -> tupl
 
     A role may narrow the policy's purposes, and a role given on request holds for the granted purposes.
     """
-    role = next((one for one in policy.roles if one.name == verdict.rule), None)
+    role = next((role for role in policy.roles if role.name == verdict.rule), None)
     if role is None or not verdict.allowed:
         return ()
     wide = role.purposes or policy.purposes
-    granted = [one.purpose for one in subject.granted if one.role == role.name]
+    granted = [grant.purpose for grant in subject.granted if grant.role == role.name]
     if not role.by_request or not all(granted):
         return wide
-    return tuple(dict.fromkeys(one for one in granted if covered_by(one, wide) is not None))
+    return tuple(dict.fromkeys(purpose for purpose in granted if covered_by(purpose, wide) is not None))
 
 
 def _whole(
@@ -217,12 +221,12 @@ def _whole(
     if purpose or operation != SEE_SCHEMA:
         yield "purposes", _purpose(purpose, policy.purposes)
     if policy.residency:
-        place = environment.country or "a country it does not state"
+        country = environment.country or "a country it does not state"
         allowed = ", ".join(policy.residency)
         yield (
             "residency",
             Reason(
-                environment.country in policy.residency, f"this hub stands in {place}, the data may be in {allowed}"
+                environment.country in policy.residency, f"this hub stands in {country}, the data may be in {allowed}"
             ),
         )
     if len({name.lower() for name in tables}) > 1:
@@ -267,13 +271,15 @@ def _try(
     if role.purposes and (purpose or operation != SEE_SCHEMA):
         reasons.append(_purpose(purpose, role.purposes))
     reasons += _tables(role, subject, tables)
-    return Tried(f"role {role.name}", all(one.holds for one in reasons), tuple(reasons))
+    return Tried(f"role {role.name}", all(reason.holds for reason in reasons), tuple(reasons))
 
 
 def _membership(role: Role, subject: Subject, purpose: str) -> Iterator[Reason]:
     if role.by_request:
         grants = [grant for grant in subject.granted if grant.role == role.name]
-        fitting = [one for one in grants if not one.purpose or not purpose or covered_by(purpose, (one.purpose,))]
+        fitting = [
+            grant for grant in grants if not grant.purpose or not purpose or covered_by(purpose, (grant.purpose,))
+        ]
         if fitting:
             yield Reason(True, "your request for it was granted")
         elif grants:
@@ -287,8 +293,8 @@ def _membership(role: Role, subject: Subject, purpose: str) -> Iterator[Reason]:
 def _tables(role: Role, subject: Subject, tables: Collection[str]) -> Iterator[Reason]:
     if role.tables is None:
         return
-    known = {name.lower() for name in role.tables}
-    hidden = sorted(name for name in tables if name.lower() not in known)
+    visible = {name.lower() for name in role.tables}
+    hidden = sorted(name for name in tables if name.lower() not in visible)
     if hidden:
         yield Reason(False, f"it does not see {', '.join(hidden)[:200]}")
     elif tables:

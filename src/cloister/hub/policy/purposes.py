@@ -60,10 +60,10 @@ PURPOSES: Mapping[str, Purpose] = {
 
 def ancestors(name: str) -> Iterator[str]:
     """Return the purpose itself, then every wider one; nothing for an unknown word."""
-    found = PURPOSES.get(name)
-    while found is not None:
-        yield found.name
-        found = PURPOSES.get(found.parent) if found.parent is not None else None
+    purpose = PURPOSES.get(name)
+    while purpose is not None:
+        yield purpose.name
+        purpose = PURPOSES.get(purpose.parent) if purpose.parent is not None else None
 
 
 def covers(wide: str, name: str) -> bool:
@@ -78,13 +78,13 @@ def covers(wide: str, name: str) -> bool:
 def covered_by(name: str, allowed: Iterable[str]) -> str | None:
     """Return the nearest allowed purpose that covers this one, or None."""
     listed = set(allowed)
-    return next((one for one in ancestors(name) if one in listed), None)
+    return next((ancestor for ancestor in ancestors(name) if ancestor in listed), None)
 
 
 def offered(allowed: Iterable[str]) -> tuple[Purpose, ...]:
     """Return every purpose that may be stated where these are allowed, in the vocabulary's order."""
     listed = tuple(allowed)
-    return tuple(one for one in PURPOSES.values() if covered_by(one.name, listed) is not None)
+    return tuple(purpose for purpose in PURPOSES.values() if covered_by(purpose.name, listed) is not None)
 
 
 def nearest(word: str) -> str:

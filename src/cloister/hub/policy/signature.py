@@ -79,14 +79,14 @@ class Label:
         try:
             raw = text.encode() if isinstance(text, str) else text
             record = json.loads(raw)
-            found = cls(record["label"], record["signature"])
-            fields = _FIELDS.get(found.body["form"], _FIELDS[FORM])
-            whole = found.text().encode() == raw.rstrip(b"\n") and set(found.body) == fields
+            terms = cls(record["label"], record["signature"])
+            fields = _FIELDS.get(terms.body["form"], _FIELDS[FORM])
+            valid = terms.text().encode() == raw.rstrip(b"\n") and set(terms.body) == fields
         except (ValueError, TypeError, KeyError, RecursionError, BadInput):
-            whole = False
-        if not whole or not isinstance(found.signature, str):
+            valid = False
+        if not valid or not isinstance(terms.signature, str):
             raise UploadRefused("the usage terms are not whole. Ask for the result with the terms as they were made.")
-        return found
+        return terms
 
     def text(self) -> str:
         """Return one line of canonical JSON."""
@@ -154,9 +154,9 @@ def import_check(
     Raises:
         UploadRefused: there is no label, it was changed or belongs to something else, or it forbids this.
     """
-    found = Label.parse(text)
-    body = found.body
-    if body["form"] not in _FIELDS or not key.verify(PURPOSE + canonical(body), found.signature):
+    terms = Label.parse(text)
+    body = terms.body
+    if body["form"] not in _FIELDS or not key.verify(PURPOSE + canonical(body), terms.signature):
         raise UploadRefused("the usage terms were changed, or another hub made them. Check the key you pinned.")
     if body["result"] != result_digest(result):
         raise UploadRefused("the usage terms belong to another result. Ask for the two together.")
@@ -171,7 +171,7 @@ def import_check(
         )
     if body["keep_until"] and datetime.fromtimestamp(time, UTC).date() > date.fromisoformat(body["keep_until"]):
         raise UploadRefused(f"this result was to be kept until {body['keep_until']}. Ask the question again.")
-    return found
+    return terms
 
 
 def _signed(dataset: str, number: int, text: str) -> bytes:

@@ -53,10 +53,10 @@ def current(hub: "Hub", session: Session, dataset: models.Dataset) -> tuple[Poli
         NotHere: the dataset has none, so nothing is allowed.
         BadPolicy: the stored one is not what was published, so nothing is allowed.
     """
-    found = newest(session, dataset)
-    if found is None:
+    page = newest(session, dataset)
+    if page is None:
         raise NotHere(f"{dataset.name} has no policy, so nothing is allowed.")
-    return _checked(hub, dataset, found), found.number
+    return _checked(hub, dataset, page), page.number
 
 
 def version(hub: "Hub", session: Session, dataset: models.Dataset, number: int) -> tuple[Policy, models.Policy]:
@@ -66,10 +66,10 @@ def version(hub: "Hub", session: Session, dataset: models.Dataset, number: int) 
         NotHere: there is none of that number.
     """
     wanted = sa.select(models.Policy).where(models.Policy.dataset_id == dataset.id, models.Policy.number == number)
-    found = session.scalars(wanted).first() if 0 < number < 2**31 else None
-    if found is None:
+    page = session.scalars(wanted).first() if 0 < number < 2**31 else None
+    if page is None:
         raise NotHere(f"{dataset.name} has no policy {number}.")
-    return _checked(hub, dataset, found), found
+    return _checked(hub, dataset, page), page
 
 
 def publish(
@@ -131,21 +131,24 @@ def publish(
 
 def addresses(policy: Policy) -> set[str]:
     """Return every e-mail address that a policy names, in lower case: reviewers, and members of its roles."""
-    return {one.lower() for one in (*policy.reviewers, *(one for role in policy.roles for one in role.who.people))}
+    return {
+        address.lower()
+        for address in (*policy.reviewers, *(member for role in policy.roles for member in role.who.people))
+    }
 
 
 def unverified_note(session: Session, policy: Policy) -> str:
     """Return a note for the owner on unverified addresses, which get no access; empty if there are none."""
     named = addresses(policy)
-    known = sa.select(models.Person.email).where(
+    verified = sa.select(models.Person.email).where(
         models.Person.email.in_(named), models.Person.active, models.Person.verified.is_not(None)
     )
-    missing = sorted(named - set(session.scalars(known)))
+    missing = sorted(named - set(session.scalars(verified)))
     if not missing:
         return ""
-    shown = ", ".join(missing[:10]) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
+    listing = ", ".join(missing[:10]) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
     return (
-        f"No verified account has the address {shown}. The policy gives nothing to such an address until somebody is "
+        f"No verified account has the address {listing}. The policy gives nothing to such an address until somebody is "
         "invited with it or has verified it."
     )
 
@@ -192,9 +195,9 @@ def schema_text_of(session: Session, dataset: models.Dataset) -> str | None:
     return session.scalars(wanted.order_by(models.Version.number.desc()).limit(1)).first()
 
 
-def _checked(hub: "Hub", dataset: models.Dataset, found: models.Policy) -> Policy:
-    envelope.verify(hub.key.public, dataset.name, found.number, found.text, found.signature)
-    return read(found.text)
+def _checked(hub: "Hub", dataset: models.Dataset, page: models.Policy) -> Policy:
+    envelope.verify(hub.key.public, dataset.name, page.number, page.text, page.signature)
+    return read(page.text)
 
 
 def _keep_budget(dataset: models.Dataset, policy: Policy) -> None:

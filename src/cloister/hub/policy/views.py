@@ -46,8 +46,8 @@ MOST_WORK = 300_000  # categories that a view's rules evaluate; about a second
 
 def short_list(names: Iterable[str]) -> str:
     """Return names for a message: the first twenty, and how many more there are."""
-    known = list(names)
-    return ", ".join(known[:20]) + (f" and {len(known) - 20:,} more" if len(known) > 20 else "")
+    listed = list(names)
+    return ", ".join(listed[:20]) + (f" and {len(listed) - 20:,} more" if len(listed) > 20 else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class TableView:
     def facts(self) -> tuple[str, ...]:
         """Return the facts on the user that it needs."""
         texts = [*([self.rows] if self.rows is not None else []), *self.transforms.values()]
-        found = {name for text in texts for name in _named(text)}
-        return tuple(name for name in FACTS if name in found)
+        named = {name for text in texts for name in _named(text)}
+        return tuple(name for name in FACTS if name in named)
 
     def bound(self, facts: Mapping[str, str]) -> "TableView":
         """Return the view with the user's facts bound. They become constants of the tree, not text.
@@ -83,15 +83,15 @@ def expression(text: str) -> Any:
     if len(text) > _LONGEST or text.encode("utf-8", "replace").decode() != text:
         raise QueryRefused(f"a rule is text of at most {_LONGEST:,} characters.")
     try:
-        found = parse_condition(text)
+        condition = parse_condition(text)
     except QueryRefused:
         raise
     except Exception:  # a text on which the parser fails is refused too
         raise QueryRefused("this is not an expression that we understand. Write for example ward = 'surgery'") from None
-    for node in found.find_all(exp.Placeholder):
+    for node in condition.find_all(exp.Placeholder):
         if node.name not in FACTS:
             raise QueryRefused(f"a rule may name {', '.join(f':{name}' for name in FACTS)}, not :{node.name:.40}")
-    return found
+    return condition
 
 
 def select(view: TableView, table: Table) -> str:
@@ -100,15 +100,15 @@ def select(view: TableView, table: Table) -> str:
     Raises:
         QueryRefused: the table lacks a column, or a rule is not in the language.
     """
-    known = {name.lower(): name for name in (*([table.unit] if table.unit else []), *table.columns)}
+    columns = {name.lower(): name for name in (*([table.unit] if table.unit else []), *table.columns)}
     changed = {name.lower(): text for name, text in view.transforms.items()}
-    listed = tuple(known.values()) if view.columns is None else view.columns
+    listed = tuple(columns.values()) if view.columns is None else view.columns
     for name in (*listed, *view.transforms):
-        if name.lower() not in known:
-            there = short_list(known.values())
-            raise QueryRefused(f"there is no column {name:.60} in {table.name}. There are: {there}")
-    shown = [_shown(known[name.lower()], changed.get(name.lower())) for name in listed]
-    query = exp.select(*shown).from_(exp.to_table(exp.to_identifier(table.name, quoted=True).sql("duckdb")))
+        if name.lower() not in columns:
+            available = short_list(columns.values())
+            raise QueryRefused(f"there is no column {name:.60} in {table.name}. There are: {available}")
+    selected = [_shown(columns[name.lower()], changed.get(name.lower())) for name in listed]
+    query = exp.select(*selected).from_(exp.to_table(exp.to_identifier(table.name, quoted=True).sql("duckdb")))
     if view.rows is not None:
         query = query.where(expression(view.rows))
     return str(query.sql("duckdb", comments=False))
@@ -135,8 +135,8 @@ def visible(schema: Schema, views: Mapping[str, TableView] | None) -> dict[str, 
     """Return every table that a user sees, in the schema's spelling, with its view."""
     if views is None:
         return {name: TableView() for name in schema.tables}
-    known = {name.lower(): view for name, view in views.items()}
-    return {name: known[name.lower()] for name in schema.tables if name.lower() in known}
+    by_name = {name.lower(): view for name, view in views.items()}
+    return {name: by_name[name.lower()] for name in schema.tables if name.lower() in by_name}
 
 
 def visible_columns(view: TableView, table: Table) -> tuple[str, ...]:
@@ -199,7 +199,9 @@ def tables_in(sql: str, schema: Schema) -> frozenset[str]:
         QueryRefused: it cannot be read.
     """
     try:
-        named = {node.name.lower() for one in parse(sql)[1] if one for node in one.find_all(exp.Table)}
+        named = {
+            node.name.lower() for statement in parse(sql)[1] if statement for node in statement.find_all(exp.Table)
+        }
     except QueryRefused:
         raise
     except Exception:
@@ -242,8 +244,8 @@ def shows_all(view: TableView, table: Table) -> bool:
     """Return True if a view shows a table unchanged: every row and column, the unit's too, without transforms."""
     if view.rows is not None or view.transforms:
         return False
-    known = {name.lower() for name in (*([table.unit] if table.unit else []), *table.columns)}
-    return view.columns is None or {name.lower() for name in view.columns} >= known
+    columns = {name.lower() for name in (*([table.unit] if table.unit else []), *table.columns)}
+    return view.columns is None or {name.lower() for name in view.columns} >= columns
 
 
 def _visible_table(table: Table, view: TableView, unit: str) -> Table:
@@ -256,15 +258,15 @@ def _visible_table(table: Table, view: TableView, unit: str) -> Table:
         if name != table.unit
     }
     plain = {name for name in columns if name.lower() not in changed}
-    never = tuple(one for one in table.never if plain.issuperset(one))
-    determines = tuple(one for one in table.determines if plain.issuperset((*one[0], one[1])))
+    never = tuple(rule for rule in table.never if plain.issuperset(rule))
+    determines = tuple(rule for rule in table.determines if plain.issuperset((*rule[0], rule[1])))
     named = table.unit if table.unit is None or table.unit in rows.columns else _free(unit, columns)
     return replace(table, columns=columns, unit=named, never=never, determines=determines)
 
 
 def _free(name: str, columns: Iterable[str]) -> str:
     """Return a name that no visible column has. It must not depend on hidden ones."""
-    taken = {one.lower() for one in columns}
+    taken = {column.lower() for column in columns}
     while name.lower() in taken:
         name += "_id"
     return name

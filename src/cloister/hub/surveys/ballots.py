@@ -46,20 +46,20 @@ def invite(hub: "Hub", session: Session, survey: Survey, count: int) -> list[str
         raise NotNow("links are made for an open survey that asks for invitations.")
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST:
         raise BadForm(f"make 1 to {_MOST:,} links at a time.")
-    made = [fresh() for _ in range(count)]
-    rows = sorted(digest(secret) for secret in made)  # not in the order of the links
+    secrets = [fresh() for _ in range(count)]
+    rows = sorted(digest(secret) for secret in secrets)  # not in the order of the links
     session.execute(
-        sa.insert(Invitation), [{"id": one, "survey_id": survey.id, "wave": survey.wave, "blinded": ""} for one in rows]
+        sa.insert(Invitation), [{"id": row, "survey_id": survey.id, "wave": survey.wave, "blinded": ""} for row in rows]
     )
     hub.audit.write(session, survey.owner_id, "survey.invited", f"survey/{survey.name}", count=count)
     mark = key_fingerprint(survey.ballot_public or {})
-    return [f"{hub.settings.address.rstrip('/')}/s/{survey.name}#{secret}.{mark}" for secret in made]
+    return [f"{hub.settings.address.rstrip('/')}/s/{survey.name}#{secret}.{mark}" for secret in secrets]
 
 
 def invitations(session: Session, survey: Survey, step: int = 1) -> tuple[int, int]:
     """Return how many were invited to this wave, and how many got their ballot, rounded down to whole steps."""
-    here = (Invitation.survey_id == survey.id, Invitation.wave == survey.wave)
-    mine = sa.select(sa.func.count()).select_from(Invitation).where(*here)
+    this_wave = (Invitation.survey_id == survey.id, Invitation.wave == survey.wave)
+    mine = sa.select(sa.func.count()).select_from(Invitation).where(*this_wave)
     got = mine.where(Invitation.blinded != "")
     return session.scalar(mine) or 0, (session.scalar(got) or 0) // step * step
 

@@ -73,23 +73,25 @@ def share_of(job: Job, choices: Sequence[str]) -> dict[str, tuple[float, float, 
     """Return the shares of the choices among all that were counted in them; None if the query does not fit."""
     result = job.result or {}
     columns, rows = result.get("columns", []), result.get("rows", [])
-    groups = [place for place, one in enumerate(columns) if not one.get("number")]
+    groups = [index for index, column in enumerate(columns) if not column.get("number")]
     sql = str(job.parameters.get("sql", ""))
     alone = len(columns) == 2
-    counts = [place for place, one in enumerate(columns) if one.get("number") and _counts(sql, one["name"], alone)]
+    counts = [
+        index for index, column in enumerate(columns) if column.get("number") and _counts(sql, column["name"], alone)
+    ]
     if not isinstance(rows, list) or len(groups) != 1 or not counts:
         return None
     group, number = groups[0], counts[0]
-    wanted = {one.casefold(): one for one in choices}
-    found: dict[str, Mapping[str, Any]] = {}
+    wanted = {choice.casefold(): choice for choice in choices}
+    cells: dict[str, Mapping[str, Any]] = {}
     for row in rows:
-        said = str(row[group].get("value")).casefold()
-        name = wanted.get(said) or wanted.get(_SAME.get(said, ""))
+        value = str(row[group].get("value")).casefold()
+        name = wanted.get(value) or wanted.get(_SAME.get(value, ""))
         if name is not None:
-            found[name] = row[number]
-    if len(found) < len(choices):
+            cells[name] = row[number]
+    if len(cells) < len(choices):
         return None
-    return _shares({name: found[name] for name in choices}, float(result.get("confidence", 0.95)))
+    return _shares({name: cells[name] for name in choices}, float(result.get("confidence", 0.95)))
 
 
 def _counts(sql: str, column: str, alone: bool) -> bool:
@@ -98,10 +100,10 @@ def _counts(sql: str, column: str, alone: bool) -> bool:
         (tree,) = parse(sql)[1]
     except Exception:  # a text that cannot be parsed was never answered
         return False
-    for place, one in enumerate(tree.selects if isinstance(tree, exp.Select) else ()):
-        named = one.alias_or_name or f"column_{place}"
-        counting = isinstance(one.unalias(), exp.Count)
-        if counting and (named.casefold() == column.casefold() or (alone and not one.alias)):
+    for index, selected in enumerate(tree.selects if isinstance(tree, exp.Select) else ()):
+        named = selected.alias_or_name or f"column_{index}"
+        counting = isinstance(selected.unalias(), exp.Count)
+        if counting and (named.casefold() == column.casefold() or (alone and not selected.alias)):
             return True
     return False
 
@@ -109,19 +111,19 @@ def _counts(sql: str, column: str, alone: bool) -> bool:
 def _shares(counts: Mapping[str, Mapping[str, Any]], confidence: float) -> dict[str, tuple[float, float, float]] | None:
     """Convert counts with intervals to shares with intervals, by the delta method: the total's noise affects all."""
     reach = NormalDist().inv_cdf(0.5 + confidence / 2)
-    told = {}
+    estimates = {}
     for name, cell in counts.items():
         value, low, high = (cell.get(key) for key in ("value", "low", "high"))
-        if not all(isinstance(one, int | float) and not isinstance(one, bool) for one in (value, low, high)):
+        if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in (value, low, high)):
             return None
         assert value is not None and low is not None and high is not None  # noqa: PT018
-        told[name] = float(value), (float(high) - float(low)) / 2 / reach
-    total = sum(value for value, _ in told.values())
+        estimates[name] = float(value), (float(high) - float(low)) / 2 / reach
+    total = sum(value for value, _ in estimates.values())
     if total <= 0:
         return None
-    noise = sum(error**2 for _, error in told.values())
+    noise = sum(error**2 for _, error in estimates.values())
     shares = {}
-    for name, (value, error) in told.items():
+    for name, (value, error) in estimates.items():
         share = value / total
         spread = _REACH * sqrt((error * (1 - share)) ** 2 + share**2 * (noise - error**2)) / total
         shares[name] = share, share - spread, share + spread
@@ -142,5 +144,5 @@ def both(
     central = share_of(job, found.asked.choices) if found.question.kind == "choice" else None
     if central is None or found.finding is None:
         raise NotHere("this answer does not count people by the choices of the question.")
-    here = {row["value"]: (row["raw"], row["low"], row["high"]) for row in found.rows()}
-    return job, ComparedResult("survey (local)", here, found.n), ComparedResult("release (central)", central)
+    local = {row["value"]: (row["raw"], row["low"], row["high"]) for row in found.rows()}
+    return job, ComparedResult("survey (local)", local, found.n), ComparedResult("release (central)", central)

@@ -43,48 +43,54 @@ def submissions(
         (`cloister.local.Wallet` or the browser's) keeps the cost for life.
     """
     envelopes: list[list[str]] = [[] for _ in people]
-    for one in told["questions"]:
-        asked = SurveyQuestion.read({name: one[name] for name in SurveyQuestion.__dataclass_fields__ if name in one})
-        question = Question.read(one["question"])
-        for level, mechanism in _levels(asked, question):
-            chosen = [who for who, said in enumerate(people) if asked.id in said and said[asked.id][1] == level.name]
+    for part in told["questions"]:
+        definition = SurveyQuestion.read(
+            {name: part[name] for name in SurveyQuestion.__dataclass_fields__ if name in part}
+        )
+        question = Question.read(part["question"])
+        for level, mechanism in _levels(definition, question):
+            chosen = [
+                who
+                for who, answers in enumerate(people)
+                if definition.id in answers and answers[definition.id][1] == level.name
+            ]
             if not chosen:
                 continue
-            values = [_value(asked, question, people[who][asked.id][0]) for who in chosen]
+            values = [_value(definition, question, people[who][definition.id][0]) for who in chosen]
             for who, envelope in zip(
                 chosen, seal(question.id, perturb(mechanism, values, source), source), strict=True
             ):
                 envelopes[who].append(envelope.decode("ascii"))
-    made: list[bytes] = []
+    payloads: list[bytes] = []
     for who, reports in enumerate(envelopes):
         sent: dict[str, Any] = {"version": 1, "wave": told["wave"], "reports": reports}
         if ballots is not None:
             sent["ballot"] = dict(ballots[who])
-        made.append(json.dumps(sent, separators=(",", ":")).encode("ascii"))
-    return made
+        payloads.append(json.dumps(sent, separators=(",", ":")).encode("ascii"))
+    return payloads
 
 
-def _levels(asked: SurveyQuestion, question: Question) -> list[tuple[PrivacyLevel, Oracle]]:
+def _levels(definition: SurveyQuestion, question: Question) -> list[tuple[PrivacyLevel, Oracle]]:
     """Return each level with its mechanism; both are sorted by epsilon.
 
     Raises:
         BadInput: a mechanism costs more than its level says. The noise would be less than the person's choice.
     """
-    if len(asked.levels) != len(question.levels):
-        raise BadInput(f"{asked.id} is told with other levels than its mechanisms have. Do not answer it.")
-    pairs = list(zip(asked.levels, question.levels, strict=True))
+    if len(definition.levels) != len(question.levels):
+        raise BadInput(f"{definition.id} is told with other levels than its mechanisms have. Do not answer it.")
+    pairs = list(zip(definition.levels, question.levels, strict=True))
     for level, mechanism in pairs:
         if Fraction(str(mechanism.epsilon)) > epsilon(level.epsilon).amount:
             raise BadInput(
-                f"{asked.id}: the level {level.name} costs more than epsilon {level.epsilon}. Do not answer it."
+                f"{definition.id}: the level {level.name} costs more than epsilon {level.epsilon}. Do not answer it."
             )
     return pairs
 
 
-def _value(asked: SurveyQuestion, question: Question, answer: Any) -> Any:
-    if asked.type == "date" and isinstance(answer, date):
-        answer = period(answer, asked.step)
+def _value(definition: SurveyQuestion, question: Question, answer: Any) -> Any:
+    if definition.type == "date" and isinstance(answer, date):
+        answer = period(answer, definition.step)
     value = question.value(list(answer) if isinstance(answer, set | tuple | list) else str(answer))
     if value is None:
-        raise BadInput(f"this is no answer to {asked.id}. It takes {question.takes}.")
+        raise BadInput(f"this is no answer to {definition.id}. It takes {question.takes}.")
     return value

@@ -45,14 +45,14 @@ def put(hub: "Hub", session: Session, survey: Survey, told: Mapping[str, Any], i
         BadForm: what is wrong with it.
         NotHere: there is no question to replace.
     """
-    asked = list(survey.asked)
-    place = _place(survey, instead_of) if instead_of else len(asked)
+    questions = list(survey.asked)
+    index = _place(survey, instead_of) if instead_of else len(questions)
     if not told.get("id"):
-        taken = {one["id"] for at, one in enumerate(asked) if at != place}
+        taken = {question["id"] for at, question in enumerate(questions) if at != index}
         told = {**told, "id": name_of(str(told.get("text", "")), taken)}
     read = SurveyQuestion.read(told)
-    asked[place : place + 1] = [read.to_json()]
-    change(hub, session, survey, {"asked": _stored(asked)})
+    questions[index : index + 1] = [read.to_json()]
+    change(hub, session, survey, {"asked": _stored(questions)})
     return read
 
 
@@ -60,17 +60,17 @@ def move(hub: "Hub", session: Session, survey: Survey, question: str, where: str
     """Move a question up or down by one; at the end it stays."""
     if where not in MOVES:
         raise BadForm("a question is moved up or down.")
-    asked, place = list(survey.asked), _place(survey, question)
-    other = min(max(place + MOVES[where], 0), len(asked) - 1)
-    asked[place], asked[other] = asked[other], asked[place]
-    change(hub, session, survey, {"asked": _stored(asked)})
+    questions, index = list(survey.asked), _place(survey, question)
+    other = min(max(index + MOVES[where], 0), len(questions) - 1)
+    questions[index], questions[other] = questions[other], questions[index]
+    change(hub, session, survey, {"asked": _stored(questions)})
 
 
 def remove(hub: "Hub", session: Session, survey: Survey, question: str) -> None:
     """Remove a question."""
-    asked, place = list(survey.asked), _place(survey, question)
-    del asked[place]
-    change(hub, session, survey, {"asked": _stored(asked)})
+    questions, index = list(survey.asked), _place(survey, question)
+    del questions[index]
+    change(hub, session, survey, {"asked": _stored(questions)})
 
 
 def name_of(text: str, taken: set[str]) -> str:
@@ -93,31 +93,31 @@ def address_of(title: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).lstrip("-0123456789")[:38].strip("-")
 
 
-def _stored(asked: list[dict[str, Any]]) -> list[SurveyQuestion]:
+def _stored(questions: list[dict[str, Any]]) -> list[SurveyQuestion]:
     """Read questions that were certified when they were stored."""
-    return [SurveyQuestion.read(one, certify=False) for one in asked]
+    return [SurveyQuestion.read(question, certify=False) for question in questions]
 
 
 def _place(survey: Survey, question: str) -> int:
-    for place, one in enumerate(survey.asked):
-        if one["id"] == question:
-            return place
+    for index, entry in enumerate(survey.asked):
+        if entry["id"] == question:
+            return index
     raise NotHere("the survey has no such question.")
 
 
 def expected_all(hub: "Hub", survey: Survey, asked: Sequence[SurveyQuestion]) -> list[list[dict[str, Any]]]:
     """Return the expected errors of all questions of a survey: of more than a few in a child process with limits."""
-    if sum(len(one.levels) for one in asked) <= FEW_LEVELS:
-        return [expected(one, survey.target, survey.lasting) for one in asked]
-    told = [one.to_json() for one in asked]
-    found: list[list[dict[str, Any]]] = run_bounded(
-        hub.settings, _expected_all, told, survey.target, survey.lasting, seconds=CERTIFY_S, caller=survey.owner_id
+    if sum(len(question.levels) for question in asked) <= FEW_LEVELS:
+        return [expected(question, survey.target, survey.lasting) for question in asked]
+    records = [question.to_json() for question in asked]
+    errors: list[list[dict[str, Any]]] = run_bounded(
+        hub.settings, _expected_all, records, survey.target, survey.lasting, seconds=CERTIFY_S, caller=survey.owner_id
     )
-    return found
+    return errors
 
 
-def _expected_all(told: list[dict[str, Any]], people: int, lasting: bool) -> list[list[dict[str, Any]]]:
-    return [expected(one, people, lasting) for one in _stored(told)]
+def _expected_all(records: list[dict[str, Any]], people: int, lasting: bool) -> list[list[dict[str, Any]]]:
+    return [expected(question, people, lasting) for question in _stored(records)]
 
 
 def expected(asked: SurveyQuestion, people: int, lasting: bool = False) -> list[dict[str, Any]]:
@@ -126,30 +126,30 @@ def expected(asked: SurveyQuestion, people: int, lasting: bool = False) -> list[
     Privacy: uses public facts alone.
     """
     number = asked.type == "number"
-    told = []
-    for one in asked.expected(people, lasting):
-        margin = _REACH * one.error
+    rows = []
+    for estimate in asked.expected(people, lasting):
+        margin = _REACH * estimate.error
         needed = None if number else _needed(people, margin)
-        told.append(
+        rows.append(
             {
-                "level": one.level.name,
-                "epsilon": one.level.epsilon,
-                "epsilon_text": show(Fraction(one.level.epsilon)),
-                "mechanism": one.mechanism,
-                "error": one.error,
+                "level": estimate.level.name,
+                "epsilon": estimate.level.epsilon,
+                "epsilon_text": show(Fraction(estimate.level.epsilon)),
+                "mechanism": estimate.mechanism,
+                "error": estimate.error,
                 "margin": margin,
                 "margin_text": f"±\N{NO-BREAK SPACE}{margin:.3g}{' ' + asked.unit if asked.unit else ''}"
                 if number
                 else f"±\N{NO-BREAK SPACE}{100 * margin:.1f}\N{NO-BREAK SPACE}points",
                 "needed": needed,
-                "bits": one.bits,
+                "bits": estimate.bits,
                 "candidates": [
                     {"mechanism": label, "error": error, "margin": _REACH * error, "bits": bits}
-                    for label, error, bits in one.table
+                    for label, error, bits in estimate.table
                 ],
             }
         )
-    return told
+    return rows
 
 
 def _needed(people: int, margin: float) -> int:

@@ -49,12 +49,12 @@ def told(asked: SurveyQuestion, question: Question, words: Words) -> tuple[Level
         question: its mechanisms, as they were fixed when the survey opened.
         words: the texts of a language.
     """
-    found = []
+    explanations = []
     for level, mechanism in zip(asked.levels, question.levels, strict=True):
         price = lifetime(mechanism)
         memoised = mechanism.name == "memoised"
         bound = words.say("tells.bound_for_life" if memoised else "tells.bound", sure=sure(price))
-        found.append(
+        explanations.append(
             LevelExplanation(
                 str(mechanism.epsilon),
                 words.level(level.name),
@@ -64,13 +64,13 @@ def told(asked: SurveyQuestion, question: Question, words: Words) -> tuple[Level
                 bound,
             )
         )
-    return tuple(found)
+    return tuple(explanations)
 
 
 def lifetime(mechanism: Oracle) -> Fraction:
     """Return the cost of all reports ever made from one answer; without memoisation, the cost of one."""
-    kept = getattr(mechanism, "lifetime", None)
-    return Fraction(kept.amount) if kept is not None else mechanism.epsilon
+    loss = getattr(mechanism, "lifetime", None)
+    return Fraction(loss.amount) if loss is not None else mechanism.epsilon
 
 
 def sure(epsilon: Fraction) -> int:
@@ -79,13 +79,13 @@ def sure(epsilon: Fraction) -> int:
     return min(ceil(100 * odds / (1 + odds)), 100)
 
 
-def _way(asked: SurveyQuestion, mechanism: Oracle, words: Words) -> str:
+def _way(definition: SurveyQuestion, mechanism: Oracle, words: Words) -> str:
     name = mechanism.name
     if name == "memoised":
         name = f"memoised-{mechanism.encoding}"  # type: ignore[attr-defined]
     if isinstance(mechanism, NumberMechanism):
         off = words.number(*_rounded(sqrt(mechanism.worst_variance)))
-        return words.say("tells.number", off=f"{off}\N{NO-BREAK SPACE}{asked.unit}" if asked.unit else off)
+        return words.say("tells.number", off=f"{off}\N{NO-BREAK SPACE}{definition.unit}" if definition.unit else off)
     if name == "subset-selection" and mechanism.size == 1:  # type: ignore[attr-defined]
         name = "direct-encoding"  # a list of one
     two = mechanism.domain == 2 and name in _OF_TWO

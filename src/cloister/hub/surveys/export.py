@@ -34,7 +34,9 @@ def reports_json(survey: Survey, results: Results) -> dict[str, Any]:
         "survey": survey.name,
         "wave": results.wave,
         "questions": survey.questions,
-        "reports": [{name: [level, pack(report)] for name, (level, report) in one.items()} for one in results.people],
+        "reports": [
+            {name: [level, pack(report)] for name, (level, report) in person.items()} for person in results.people
+        ],
     }
 
 
@@ -43,15 +45,15 @@ def reports_table(survey: Survey, results: Results) -> Table:
 
     Base64 may begin like a formula, and `1/2` looks like a date: a spreadsheet would change both.
     """
-    asked = asked_of(survey)
-    names = {name: found.level_names for name, found in results.found.items()}
-    heads = [head for one in asked for head in (f"{one.id} level", f"{one.id} report")]
+    questions = asked_of(survey)
+    names = {name: result.level_names for name, result in results.found.items()}
+    heads = [head for question in questions for head in (f"{question.id} level", f"{question.id} report")]
     rows: list[list[object]] = []
     for person in results.people:
         row: list[object] = []
-        for one in asked:
-            told = person.get(one.id)
-            row += [None, None] if told is None else [names[one.id][told[0]], f"0x{told[1].hex()}"]
+        for question in questions:
+            report = person.get(question.id)
+            row += [None, None] if report is None else [names[question.id][report[0]], f"0x{report[1].hex()}"]
         rows.append(row)
     return heads, rows
 
@@ -59,12 +61,12 @@ def reports_table(survey: Survey, results: Results) -> Table:
 def estimates_table(results: Results) -> Table:
     """Return every estimate of a wave: one row per value, and one more for the mean of a scale."""
     rows: list[list[object]] = []
-    for found in results.found.values():
-        told = found.rows()
-        if found.mean is not None:
-            told.append({"value": "mean", **found.mean.to_json()})
-        for row in told:
-            facts = {"question": found.asked.id, "text": found.asked.text, "reports": found.n}
+    for result in results.found.values():
+        estimates = result.rows()
+        if result.mean is not None:
+            estimates.append({"value": "mean", **result.mean.to_json()})
+        for row in estimates:
+            facts = {"question": result.asked.id, "text": result.asked.text, "reports": result.n}
             facts |= {"confidence": float(CONFIDENCE)}
             rows.append([{**facts, **row}.get(name) for name in _COLUMNS])
     return list(_COLUMNS), rows
@@ -85,9 +87,9 @@ def analysis(hub: "Hub", survey: Survey, results: Results) -> dict[str, Any]:
         "submissions": results.digest,
         "questions": hashlib.sha256(canonical(survey.questions)).hexdigest(),
         "refused": dict(sorted(results.refused.items())),
-        "estimates": [_estimates(found.asked.id, found.n, found.rows()) for found in results.found.values()],
+        "estimates": [_estimates(result.asked.id, result.n, result.rows()) for result in results.found.values()],
         "published": _published(results),
-        "private": all(found.finding is None or found.finding.raw.private for found in results.found.values()),
+        "private": all(result.finding is None or result.finding.raw.private for result in results.found.values()),
     }
     return proof.issue(proof.ANALYSIS, facts, hub.key)
 
@@ -98,10 +100,10 @@ def text_of(told: Mapping[str, Any]) -> bytes:
 
 
 def _published(results: Results) -> dict[str, str] | None:
-    found = results.published()
-    if found is None:
+    loss = results.published()
+    if loss is None:
         return None
-    amount, delta = found
+    amount, delta = loss
     return {
         "epsilon": _text(amount),
         "delta": _text(delta),

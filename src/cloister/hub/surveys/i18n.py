@@ -45,12 +45,12 @@ class Words:
 
     def say(self, key: str, **values: object) -> str:
         """Return a sentence with its placeholders filled. A missing value is a mistake, and fails."""
-        return PLACE.sub(lambda place: str(values[place[1]]), self.texts[key])
+        return PLACE.sub(lambda match: str(values[match[1]]), self.texts[key])
 
     def count(self, key: str, n: int, **values: object) -> str:
         """Return a sentence in the language's form for this number; `{n}` is the number."""
-        one = n in (0, 1) if self.language == "fr" else n == 1
-        return self.say(f"{key}.{'one' if one else 'other'}", n=self.number(n), **values)
+        singular = n in (0, 1) if self.language == "fr" else n == 1
+        return self.say(f"{key}.{'one' if singular else 'other'}", n=self.number(n), **values)
 
     def number(self, value: float, places: int = 2) -> str:
         """Format a number in this language, with at most this many decimals."""
@@ -101,10 +101,10 @@ def choose(asked: str, accepted: str, otherwise: str) -> str:
     if asked in LANGUAGES:
         return asked
     wanted = []
-    for place, part in enumerate(accepted[:500].split(",")):
+    for position, part in enumerate(accepted[:500].split(",")):
         name, _, weight = part.strip().partition(";")
         weighed = re.fullmatch(r"\s*q=([01](?:\.\d{1,3})?)\s*", weight) if weight else None
         worth = float(weighed[1]) if weighed else float(not weight)
         if worth and (language := name.strip().lower()[:2]) in LANGUAGES and name.strip()[2:3] in ("", "-"):
-            wanted.append((-worth, place, language))
+            wanted.append((-worth, position, language))
     return min(wanted)[2] if wanted else otherwise

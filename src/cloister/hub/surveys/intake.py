@@ -79,52 +79,52 @@ def read(survey: Survey, raw: bytes) -> SentReports:
     if len(raw) > MOST_BYTES:
         raise BadSubmission("oversized")
     try:
-        told = json.loads(raw)
+        body = json.loads(raw)
     except (ValueError, RecursionError):
         raise BadSubmission("malformed") from None
-    if not isinstance(told, dict) or not {"version", "wave", "reports"} <= set(told) <= {
+    if not isinstance(body, dict) or not {"version", "wave", "reports"} <= set(body) <= {
         "version",
         "wave",
         "reports",
         "ballot",
     }:
         raise BadSubmission("malformed")
-    if told["version"] != 1:
+    if body["version"] != 1:
         raise BadSubmission("wrong version")
-    if told["wave"] != survey.wave or isinstance(told["wave"], bool):
+    if body["wave"] != survey.wave or isinstance(body["wave"], bool):
         raise BadSubmission("wrong wave")
-    envelopes = told["reports"]
+    envelopes = body["reports"]
     if not isinstance(envelopes, list) or not 0 < len(envelopes) <= len(survey.questions):
         raise BadSubmission("malformed")
     checks = collection(survey)
-    kept: dict[str, list[str]] = {}
+    reports: dict[str, list[str]] = {}
     marks: set[str] = set()
     for envelope in envelopes:
         if isinstance(envelope, str) and envelope.endswith(("\r", "\n")):  # of a file's line: one content, one spelling
             raise BadSubmission("malformed")
-        found = checks.check(envelope)
-        if isinstance(found, str):
-            raise BadSubmission(found)
-        name = found.question.partition(".")[2]
-        if name in kept:
+        checked = checks.check(envelope)
+        if isinstance(checked, str):
+            raise BadSubmission(checked)
+        name = checked.question.partition(".")[2]
+        if name in reports:
             raise BadSubmission("malformed")
-        if not found.private:
+        if not checked.private:
             raise BadSubmission("not private")
-        kept[name] = [found.level, pack(found.report)]
-        marks.add(hashlib.sha256(found.id).hexdigest())
-    if len(marks) < len(kept):
+        reports[name] = [checked.level, pack(checked.report)]
+        marks.add(hashlib.sha256(checked.id).hexdigest())
+    if len(marks) < len(reports):
         raise BadSubmission("replayed")
     digest = hashlib.sha256("\n".join(sorted(envelopes)).encode()).hexdigest()
-    place = _ballot(survey, told.get("ballot")) if survey.invited else digest
-    levels = {name: one[0] for name, one in kept.items()}
-    return SentReports(place, canonical(kept).decode(), digest, levels, tuple(sorted(marks)))
+    submission_id = _ballot(survey, body.get("ballot")) if survey.invited else digest
+    levels = {name: report[0] for name, report in reports.items()}
+    return SentReports(submission_id, canonical(reports).decode(), digest, levels, tuple(sorted(marks)))
 
 
-def _ballot(survey: Survey, told: Any) -> str:
-    place = accept(survey, told)
-    if place is None:
+def _ballot(survey: Survey, ballot: Any) -> str:
+    submission_id = accept(survey, ballot)
+    if submission_id is None:
         raise BadSubmission("no ballot")
-    return place
+    return submission_id
 
 
 class Intake:
@@ -165,25 +165,25 @@ class Intake:
 
     async def survey(self, name: str) -> Survey:
         """Return the survey, at most a second old."""
-        found = self._known.get(name)
-        if found is None or now() - found[0] > _KNOWN_S:
+        cached = self._known.get(name)
+        if cached is None or now() - cached[0] > _KNOWN_S:
             survey = await asyncio.get_running_loop().run_in_executor(None, self._find, name)
-            found = self._known[name] = now(), survey
-        return found[1]
+            cached = self._known[name] = now(), survey
+        return cached[1]
 
     def _find(self, name: str) -> Survey:
         with self.hub.database.reading() as session:
-            found = find(session, name)
+            survey = find(session, name)
         # Certifying every mechanism takes seconds: here, in a thread, and not later in the event loop.
-        collection(found)
-        asked_of(found)
-        return found
+        collection(survey)
+        asked_of(survey)
+        return survey
 
-    async def _put(self, survey: Survey, what: SentReports | str) -> str:
+    async def _put(self, survey: Survey, sent: SentReports | str) -> str:
         if len(self._queue) >= _WAITING:
             raise StoreFailed("the hub is busy. Your device tries again in a moment.")
         done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._queue.append((survey.id, survey.wave, what, done))
+        self._queue.append((survey.id, survey.wave, sent, done))
         if not self._busy:
             self._busy = True
             asyncio.get_running_loop().create_task(self._write_all())
@@ -195,7 +195,7 @@ class Intake:
             while self._queue:
                 batch, self._queue = self._queue, []
                 try:
-                    verdicts = await loop.run_in_executor(self._writer, self._write, [one[:3] for one in batch])
+                    verdicts = await loop.run_in_executor(self._writer, self._write, [entry[:3] for entry in batch])
                 except Exception as error:
                     # Only its type: the text of a database error may hold the data to be written.
                     _LOG.error("reports could not be kept", extra={"facts": {"error": type(error).__name__}})
@@ -216,19 +216,19 @@ class Intake:
             connection = session.connection()
             insert: Any = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
             state = sa.select(Survey.id, Survey.wave, Survey.state, Survey.ends)
-            rows = connection.execute(state.where(Survey.id.in_({one[0] for one in batch})))
+            rows = connection.execute(state.where(Survey.id.in_({entry[0] for entry in batch})))
             takes = {row[0]: row[1] for row in rows if row[2] == "open" and (row[3] is None or now() < row[3])}
             verdicts: list[str] = []
             refused: Counter[tuple[int, int, str]] = Counter()
-            for survey, wave, what in batch:
-                if isinstance(what, str):
+            for survey, wave, sent in batch:
+                if isinstance(sent, str):
                     verdicts.append("refused")
-                    refused[survey, wave, what] += 1
+                    refused[survey, wave, sent] += 1
                 elif takes.get(survey) != wave:
                     verdicts.append("wrong wave" if survey in takes else "closed")
                     refused[survey, wave, "too late"] += 1
                 else:
-                    verdict = _store(connection, insert, survey, wave, what)
+                    verdict = _store(connection, insert, survey, wave, sent)
                     if verdict != "kept":
                         refused[survey, wave, _COUNTED_AS[verdict]] += 1
                     verdicts.append(verdict)
@@ -240,18 +240,18 @@ class Intake:
             return verdicts
 
 
-def _store(connection: sa.Connection, insert: Any, survey: int, wave: int, what: SentReports) -> str:
+def _store(connection: sa.Connection, insert: Any, survey: int, wave: int, sent: SentReports) -> str:
     """Store a submission and the ids of its reports, or nothing of it; return the verdict."""
-    here = {"survey_id": survey, "wave": wave}
-    marks = insert(SeenReport).values([{**here, "id": mark} for mark in what.marks])
+    wave_key = {"survey_id": survey, "wave": wave}
+    marks = insert(SeenReport).values([{**wave_key, "id": mark} for mark in sent.marks])
     new = list(connection.execute(marks.on_conflict_do_nothing().returning(SeenReport.id)).scalars())
-    if len(new) == len(what.marks):
-        row = insert(Submission).values({**here, "id": what.id, "reports": what.reports})
+    if len(new) == len(sent.marks):
+        row = insert(Submission).values({**wave_key, "id": sent.id, "reports": sent.reports})
         if connection.execute(row.on_conflict_do_nothing()).rowcount == 1:
             return "kept"
     mine = sa.delete(SeenReport).where(SeenReport.survey_id == survey, SeenReport.wave == wave, SeenReport.id.in_(new))
     connection.execute(mine)
-    stored = connection.scalar(sa.select(Submission.reports).filter_by(**here, id=what.id))
+    stored = connection.scalar(sa.select(Submission.reports).filter_by(**wave_key, id=sent.id))
     if stored is None:
         return "replayed"
-    return "again" if stored == what.reports else "used"
+    return "again" if stored == sent.reports else "used"

@@ -31,10 +31,10 @@ def verify(text: str | bytes, key: PublicKey | str) -> dict[str, Any]:
     try:
         record = json.loads(text)
         body, signature = record["receipt"], record["signature"]
-        known = isinstance(body, dict) and body["form"] in (TAKEN, ANALYSIS) and isinstance(signature, str)
+        valid = isinstance(body, dict) and body["form"] in (TAKEN, ANALYSIS) and isinstance(signature, str)
     except (ValueError, TypeError, KeyError, RecursionError):
-        known = False
-    if not known:
+        valid = False
+    if not valid:
         raise ReceiptRejected("this is no receipt of a survey. Ask for the file as it was issued.")
     try:
         signed = _PURPOSE + canonical(body)

@@ -119,25 +119,25 @@ class SurveyQuestion:
         Raises:
             BadForm: what is wrong with it, in one sentence.
         """
-        known = {name: told[name] for name in cls.__dataclass_fields__ if told.get(name) not in (None, "")}
+        fields = {name: told[name] for name in cls.__dataclass_fields__ if told.get(name) not in (None, "")}
         if set(told) - set(cls.__dataclass_fields__):
             raise BadForm(f"a question has no field {min(set(told) - set(cls.__dataclass_fields__))!r:.40}.")
-        if known.get("type") not in TYPES:
+        if fields.get("type") not in TYPES:
             raise BadForm(f"a question's type is one of {', '.join(TYPES)}.")
-        known["id"] = _text(known, "id", 23)
-        if not _ID.fullmatch(known["id"]):
+        fields["id"] = _text(fields, "id", 23)
+        if not _ID.fullmatch(fields["id"]):
             raise BadForm("a question's name has up to 23 small letters, digits and underscores, such as 'smoker'.")
         for name, most in (("text", 500), ("help", 1000), ("low", 40), ("high", 40), ("step", 10), ("unit", 40)):
-            known[name] = _text(known, name, most, needed=name == "text")
-        known["mechanism"] = _text(known, "mechanism", 40, needed=False)
-        known["options"] = _options(known.get("options", ()))
-        known["most"] = _whole(known.get("most", 0), "most")
-        known["levels"] = _levels(known.get("levels", LEVELS))
-        made = cls(**known)
-        made._check()
+            fields[name] = _text(fields, name, most, needed=name == "text")
+        fields["mechanism"] = _text(fields, "mechanism", 40, needed=False)
+        fields["options"] = _options(fields.get("options", ()))
+        fields["most"] = _whole(fields.get("most", 0), "most")
+        fields["levels"] = _levels(fields.get("levels", LEVELS))
+        question = cls(**fields)
+        question._check()
         if certify:
-            made.certify()
-        return made
+            question.certify()
+        return question
 
     def certify(self) -> None:
         """Choose and certify a mechanism for each level; raise BadForm if one is unsuitable."""
@@ -145,10 +145,10 @@ class SurveyQuestion:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON as `read` takes it."""
-        told = asdict(self)
-        told["options"] = list(self.options)
-        told["levels"] = [asdict(level) for level in self.levels]
-        return {name: value for name, value in told.items() if value not in ("", 0, [])}
+        record = asdict(self)
+        record["options"] = list(self.options)
+        record["levels"] = [asdict(level) for level in self.levels]
+        return {name: value for name, value in record.items() if value not in ("", 0, [])}
 
     def _check(self) -> None:
         if self.type in ("choice", "choices") and not 2 <= len(self.options) <= MOST_OPTIONS:
@@ -195,26 +195,31 @@ class SurveyQuestion:
             lasting: True if the same respondents will be asked again: single choices are then memoised.
         """
         try:
-            made = [self._mechanism(level, n, lasting) for level in self.levels]
-            return Question(f"{survey}.{self.id}", made, self.choices or None)
+            mechanisms = [self._mechanism(level, n, lasting) for level in self.levels]
+            return Question(f"{survey}.{self.id}", mechanisms, self.choices or None)
         except BadInput as error:
             raise BadForm(f"{self.id}: {str(error).partition(': ')[2] or error}") from None
 
     def expected(self, n: int, lasting: bool = False) -> tuple[ExpectedError, ...]:
         """Return for each level the mechanism and the expected error if all n choose it."""
-        found = []
+        errors = []
         for level in self.levels:
-            made = self._mechanism(level, n, lasting)
-            table = tuple((one.label, one.mse**0.5, one.bits) for one in self._candidates(level, n).table)
-            found.append(ExpectedError(level, made.name, made.mse(n) ** 0.5, made.bits, table))
-        return tuple(found)
+            mechanism = self._mechanism(level, n, lasting)
+            table = tuple(
+                (candidate.label, candidate.mse**0.5, candidate.bits) for candidate in self._candidates(level, n).table
+            )
+            errors.append(ExpectedError(level, mechanism.name, mechanism.mse(n) ** 0.5, mechanism.bits, table))
+        return tuple(errors)
 
     def _candidates(self, level: PrivacyLevel, n: int) -> Advice:
         loss = local.epsilon(level.epsilon)
         if self.type == "number":
-            found = [(name, maker(self.bounds, loss)) for name, maker in _NUMBERS.items()]
-            table = [Candidate(label, one, one.mse(n), one.bits, one.formula) for label, one in found]
-            table.sort(key=lambda one: one.mse)
+            pairs = [(name, maker(self.bounds, loss)) for name, maker in _NUMBERS.items()]
+            table = [
+                Candidate(label, mechanism, mechanism.mse(n), mechanism.bits, mechanism.formula)
+                for label, mechanism in pairs
+            ]
+            table.sort(key=lambda candidate: candidate.mse)
             return Advice(table[0].mechanism, tuple(table), n)
         if self.type == "choices":
             return local.ChooseUpTo(len(self.options), self.most).advise(loss, n)
@@ -227,29 +232,31 @@ class SurveyQuestion:
             size = len(self.choices)
             both = [local.Memoised.direct(size, lifetime=loss, report=report)]
             both.append(local.Memoised.unary(size, lifetime=loss, report=report))
-            return min(both, key=lambda one: one.mse(n))
+            return min(both, key=lambda mechanism: mechanism.mse(n))
         if self.type == "number":  # one mechanism for all levels, so that their reports can be weighted together
             return _NUMBERS[self.mechanism or "hybrid"](self.bounds, loss) if self._named(_NUMBERS) else _none(self)
         advice = self._candidates(level, n)
         if not self.mechanism:
             return advice.best
-        named = [one.mechanism for one in advice.table if one.mechanism.name == self.mechanism]
+        named = [candidate.mechanism for candidate in advice.table if candidate.mechanism.name == self.mechanism]
         return named[0] if named else _none(self)
 
-    def _named(self, known: Mapping[str, Any]) -> bool:
-        return not self.mechanism or self.mechanism in known
+    def _named(self, mechanisms: Mapping[str, Any]) -> bool:
+        return not self.mechanism or self.mechanism in mechanisms
 
     def at_place(self, place: int) -> "SurveyQuestion":
         """Return the question, named by its position if it has no name yet."""
         return self if self.id else replace(self, id=f"q{place}")
 
 
-def _none(asked: SurveyQuestion) -> Oracle:
-    raise BadForm(f"{asked.id}: {asked.mechanism!r:.40} does not serve this question. Leave the mechanism to Cloister.")
+def _none(question: SurveyQuestion) -> Oracle:
+    raise BadForm(
+        f"{question.id}: {question.mechanism!r:.40} does not serve this question. Leave the mechanism to Cloister."
+    )
 
 
-def _text(told: Mapping[str, Any], name: str, most: int, needed: bool = True) -> str:
-    value = told.get(name, "")
+def _text(fields: Mapping[str, Any], name: str, most: int, needed: bool = True) -> str:
+    value = fields.get(name, "")
     if not isinstance(value, str | int | float) or isinstance(value, bool):
         raise BadForm(f"a question's {name} is text.")
     text = str(value).strip()
@@ -268,37 +275,37 @@ def _whole(value: Any, name: str) -> int:
     return number
 
 
-def _options(told: Any) -> tuple[str, ...]:
-    listed = told.splitlines() if isinstance(told, str) else told
-    if not isinstance(listed, Sequence) or not all(isinstance(one, str) for one in listed):
+def _options(value: Any) -> tuple[str, ...]:
+    listed = value.splitlines() if isinstance(value, str) else value
+    if not isinstance(listed, Sequence) or not all(isinstance(option, str) for option in listed):
         raise BadForm("options are texts, one a line.")
-    options = tuple(one.strip() for one in listed if one.strip())
-    if any(len(one) > 120 or not one.isprintable() or ";" in one for one in options):
+    options = tuple(option.strip() for option in listed if option.strip())
+    if any(len(option) > 120 or not option.isprintable() or ";" in option for option in options):
         raise BadForm("an option has up to 120 characters, and no semicolon.")
     if len(set(options)) < len(options):
         raise BadForm("two options are the same.")
     return options
 
 
-def _levels(told: Any) -> tuple[PrivacyLevel, ...]:
+def _levels(value: Any) -> tuple[PrivacyLevel, ...]:
     """Read levels from a list of names and epsilons, or from lines like `strong 0.5`."""
-    listed = [one.split() for one in told.splitlines() if one.strip()] if isinstance(told, str) else told
-    levels = [_level(one) for one in listed] if isinstance(listed, Sequence) else []
-    if any(len(one.epsilon) > _MOST_DIGITS for one in levels):
+    listed = [line.split() for line in value.splitlines() if line.strip()] if isinstance(value, str) else value
+    levels = [_level(entry) for entry in listed] if isinstance(listed, Sequence) else []
+    if any(len(level.epsilon) > _MOST_DIGITS for level in levels):
         raise BadForm("an epsilon has few digits, such as 0.5.")
-    if any(not _LEAST_EPSILON <= Fraction(one.epsilon) <= _MOST_EPSILON for one in levels):
+    if any(not _LEAST_EPSILON <= Fraction(level.epsilon) <= _MOST_EPSILON for level in levels):
         raise BadForm("the epsilon of a level lies between 0.001 and 50, such as 0.5.")
     if not 1 <= len(levels) <= _MOST_LEVELS:
         raise BadForm(f"a question has 1 to {_MOST_LEVELS} levels, such as `strong 0.5`.")
-    if "skipped" in {one.name for one in levels}:
+    if "skipped" in {level.name for level in levels}:
         raise BadForm("a level cannot be called skipped: whoever leaves a question out is counted under that word.")
-    if len({one.name for one in levels}) < len(levels) or len({one.epsilon for one in levels}) < len(levels):
+    if len({level.name for level in levels}) < len(levels) or len({level.epsilon for level in levels}) < len(levels):
         raise BadForm("levels differ in name and in epsilon.")
-    return tuple(sorted(levels, key=lambda one: Fraction(one.epsilon)))
+    return tuple(sorted(levels, key=lambda item: Fraction(item.epsilon)))
 
 
-def _level(told: Any) -> PrivacyLevel:
-    parts = (told.name, told.epsilon) if isinstance(told, PrivacyLevel) else told
+def _level(value: Any) -> PrivacyLevel:
+    parts = (value.name, value.epsilon) if isinstance(value, PrivacyLevel) else value
     if isinstance(parts, Mapping):
         parts = parts.get("name"), parts.get("epsilon")
     if (
@@ -340,9 +347,9 @@ def _periods(first: date, last: date, step: str) -> tuple[str, ...]:
     if not first < last or (last - first).days > 366 * 200:
         raise BadForm("a date lies between two days, the earlier one first, at most 200 years apart.")
     days = range((last - first).days + 1)
-    return tuple(dict.fromkeys(period(first + timedelta(days=one), step) for one in days))
+    return tuple(dict.fromkeys(period(first + timedelta(days=offset), step) for offset in days))
 
 
 @lru_cache(maxsize=1024)  # choosing and certifying mechanisms takes up to seconds: once for each question
-def _certified(asked: SurveyQuestion) -> None:
-    asked.question("x", 100)
+def _certified(question: SurveyQuestion) -> None:
+    question.question("x", 100)

@@ -44,13 +44,13 @@ class QuestionResult:
     @property
     def level_names(self) -> dict[str, str]:
         """Return each level's name, by the epsilon of a report: less than the level's, if answers are memoised."""
-        return {told: one.name for told, one in zip(self.question.offered, self.asked.levels, strict=True)}
+        return {epsilon: level.name for epsilon, level in zip(self.question.offered, self.asked.levels, strict=True)}
 
     @property
     def chosen(self) -> dict[str, int]:
         """Return how many chose each level, by its name; and how many skipped the question."""
         levels = self.finding.levels if self.finding else {}
-        named = {name: levels[told].n if told in levels else 0 for told, name in self.level_names.items()}
+        named = {name: levels[epsilon].n if epsilon in levels else 0 for epsilon, name in self.level_names.items()}
         return {**named, "skipped": self.people - self.n}
 
     @property
@@ -70,7 +70,7 @@ class QuestionResult:
     def shuffling(self) -> Future[Shuffled]:
         """Return the loss as `shuffled`, computed in the background: it takes some tenths of a second, once."""
         assert self.finding is not None
-        return _shuffling(tuple((one.mechanism, _at_least(one.n)) for one in self.finding.levels.values()))
+        return _shuffling(tuple((level.mechanism, _at_least(level.n)) for level in self.finding.levels.values()))
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per value: raw share, error, interval, projected share; for a number one row, the mean."""
@@ -82,7 +82,7 @@ class QuestionResult:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON for programs and receipts. Levels appear in aggregate alone."""
-        told: dict[str, Any] = {
+        record: dict[str, Any] = {
             "question": self.asked.id,
             "text": self.asked.text,
             "type": self.asked.type,
@@ -93,11 +93,11 @@ class QuestionResult:
             "confidence": float(CONFIDENCE),
         }
         if self.finding is None or self.shuffled is None:
-            return told
+            return record
         bound, published = self.finding.poisoning, self.shuffled
-        return told | {
+        return record | {
             "mean": self.mean.to_json() if self.mean else None,
-            "mechanisms": {level: one.mechanism.name for level, one in self.finding.levels.items()},
+            "mechanisms": {level: estimate.mechanism.name for level, estimate in self.finding.levels.items()},
             "weights": dict(self.finding.weights),
             "effective": self.finding.effective,
             "selection": self.finding.selection,

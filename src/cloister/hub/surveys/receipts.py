@@ -24,10 +24,10 @@ def read(text: str | bytes) -> dict[str, Any]:
     """Return the content of a receipt. It proves nothing until `proof.verify` has checked it."""
     try:
         body = json.loads(text)["receipt"]
-        known = isinstance(body, dict) and body["form"] in (proof.TAKEN, proof.ANALYSIS)
+        valid = isinstance(body, dict) and body["form"] in (proof.TAKEN, proof.ANALYSIS)
     except (ValueError, TypeError, KeyError, RecursionError):
-        known = False
-    if not known:
+        valid = False
+    if not valid:
         raise ReceiptRejected("this is no receipt of a survey. Ask for the file as it was issued.")
     return dict(body)
 
@@ -65,11 +65,11 @@ def _analysis(body: dict[str, Any]) -> list[str]:
         lines.append(
             f"published   epsilon {cost.get('epsilon')}, delta {cost.get('delta')}; trusted: {cost.get('shuffler')}"
         )
-    for one in body.get("estimates") or []:
-        lines.append(f"{one.get('question')}: {one.get('reports')} reports")
+    for estimate in body.get("estimates") or []:
+        lines.append(f"{estimate.get('question')}: {estimate.get('reports')} reports")
         lines += [
             f"  {row.get('value')}: {_short(row.get('raw'))} [{_short(row.get('low'))}, {_short(row.get('high'))}]"
-            for row in one.get("values") or []
+            for row in estimate.get("values") or []
         ]
     return lines
 

@@ -85,7 +85,7 @@ class Results:
     @property
     def reports(self) -> int:
         """Return how many reports all respondents sent."""
-        return sum(one.n for one in self.found.values())
+        return sum(result.n for result in self.found.values())
 
     def about(self, question: str) -> QuestionResult:
         """Return the result of one question."""
@@ -101,23 +101,23 @@ class Results:
         Raises:
             NotNow: no respondent has answered both.
         """
-        asked = self.about(first), self.about(second)
+        pair = self.about(first), self.about(second)
         if first == second:
             raise BadForm("a cross-table is of two different questions.")
-        if all(one.asked.type == "number" for one in asked):
+        if all(result.asked.type == "number" for result in pair):
             raise BadForm("two numbers have no cross-table. Choose a question with choices for one of them.")
-        if math.prod(max(1, len(one.asked.choices)) for one in asked) > _MOST_CELLS:
+        if math.prod(max(1, len(result.asked.choices)) for result in pair) > _MOST_CELLS:
             raise BadForm(f"a cross-table here has at most {_MOST_CELLS:,} cells. Choose questions with fewer choices.")
-        found: CrossTable | GroupMeans = _TABLES.get(
+        table: CrossTable | GroupMeans = _TABLES.get(
             (self._same, "cross", first, second), lambda: self._cross(first, second)
         )
-        return found
+        return table
 
     def _cross(self, first: str, second: str) -> CrossTable | GroupMeans:
-        told = matches(self.people, first, second)
-        if not told:
+        matched = matches(self.people, first, second)
+        if not matched:
             raise NotNow("nobody has answered both of these questions yet.")
-        return cross(self.questions[first], self.questions[second], told, CONFIDENCE)
+        return cross(self.questions[first], self.questions[second], matched, CONFIDENCE)
 
     def model(self, label: str, features: Sequence[str]) -> "MatchedNaiveBayes":
         """Fit naive Bayes that predicts one answer from others, from matched reports.
@@ -133,8 +133,8 @@ class Results:
         sizes = [len(self.about(name).asked.choices) for name in key]
         if sizes[0] * sum(sizes[1:]) > _MOST_CELLS:
             raise BadForm(f"a model here has at most {_MOST_CELLS:,} numbers. Choose questions with fewer choices.")
-        found: MatchedNaiveBayes = _TABLES.get((self._same, "model", *key), lambda: self._model(label, key[1:]))
-        return found
+        fitted: MatchedNaiveBayes = _TABLES.get((self._same, "model", *key), lambda: self._model(label, key[1:]))
+        return fitted
 
     def _model(self, label: str, features: Sequence[str]) -> "MatchedNaiveBayes":
         from cloister.local import bayes_from_matched  # scikit-learn is slow
@@ -145,8 +145,8 @@ class Results:
 
     def suspicions(self) -> list[Suspicion]:
         """Return signs of invented reports, which honest devices do not show whatever the answers are."""
-        found: list[Suspicion] = _SIGNS.get(self._same, lambda: suspicions(self.questions.values(), self.people))
-        return found
+        signs: list[Suspicion] = _SIGNS.get(self._same, lambda: suspicions(self.questions.values(), self.people))
+        return signs
 
     def published(self, wait_s: float | None = None) -> tuple[float, float] | None:
         """Return epsilon and delta of the estimates of all questions, for one respondent, against their readers.
@@ -161,12 +161,12 @@ class Results:
         Returns:
             None if nothing was reported, or if it takes longer.
         """
-        answered = [one for one in self.found.values() if one.finding is not None]
-        ready = wait([one.shuffling() for one in answered], wait_s)
-        parts = [one.result().loss for one in ready.done]
+        answered = [result for result in self.found.values() if result.finding is not None]
+        ready = wait([result.shuffling() for result in answered], wait_s)
+        parts = [future.result().loss for future in ready.done]
         if ready.not_done or not parts:
             return None
-        return float(sum(one.amount for one in parts)), float(sum(one.delta for one in parts))
+        return float(sum(loss.amount for loss in parts)), float(sum(loss.delta for loss in parts))
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON for programs."""
@@ -176,9 +176,9 @@ class Results:
             "people": self.n,
             "target": self.target,
             "refused": dict(self.refused),
-            "suspicions": [one.to_json() for one in self.suspicions()],
+            "suspicions": [suspicion.to_json() for suspicion in self.suspicions()],
             "digest": self.digest,
-            "questions": [one.to_json() for one in self.found.values()],
+            "questions": [result.to_json() for result in self.found.values()],
         }
 
 
@@ -204,37 +204,37 @@ def read(hub: "Hub", session: Session, survey: Survey, wave: int | None = None) 
         NotNow: it is a draft, which has no results.
         NotHere: there is no such wave.
     """
-    here = survey.wave if wave is None else wave
+    wave_number = survey.wave if wave is None else wave
     if survey.state == "draft":
         raise NotNow("a draft has no results. Publish the survey first.")
-    if not 1 <= here <= survey.wave:
+    if not 1 <= wave_number <= survey.wave:
         raise NotHere(f"the survey has {survey.wave} {'wave' if survey.wave == 1 else 'waves'}.")
-    reveal(hub, survey, here)
+    reveal(hub, survey, wave_number)
     with hub.database.reading() as fresh:  # the caller's transaction may have begun before that
-        return _read(hub, fresh, survey, here)
+        return _read(hub, fresh, survey, wave_number)
 
 
-def _read(hub: "Hub", session: Session, survey: Survey, here: int) -> Results:
-    mine = sa.select(sa.func.count()).select_from(Submission).where(*_shown(survey, here))
-    n, refused = session.scalar(mine) or 0, shown_sizes(hub, session, survey, here)[1]
-    key = hub.database.url, survey.name, here
-    found = _remembered(key, n)
-    if found is None:
+def _read(hub: "Hub", session: Session, survey: Survey, wave: int) -> Results:
+    mine = sa.select(sa.func.count()).select_from(Submission).where(*_shown(survey, wave))
+    n, refused = session.scalar(mine) or 0, shown_sizes(hub, session, survey, wave)[1]
+    key = hub.database.url, survey.name, wave
+    results = _remembered(key, n)
+    if results is None:
         with _computing:  # the charts of a page are requested at once: one computes, the others wait
-            found = _remembered(key, n) or _compute(session, survey, here)
-            _remember(key, found)
-    if dict(found.refused) != refused:  # a refused submission changes no estimate
-        found = replace(found, refused=refused)
-    return found
+            results = _remembered(key, n) or _compute(session, survey, wave)
+            _remember(key, results)
+    if dict(results.refused) != refused:  # a refused submission changes no estimate
+        results = replace(results, refused=refused)
+    return results
 
 
 def _remembered(key: tuple[str, str, int], n: int) -> Results | None:
     with _lock:
-        found = _kept.get(key)
-        if found is None or found.n != n:
+        results = _kept.get(key)
+        if results is None or results.n != n:
             return None
         _kept.move_to_end(key)
-        return found
+        return results
 
 
 def _remember(key: tuple[str, str, int], results: Results) -> None:
@@ -242,7 +242,9 @@ def _remember(key: tuple[str, str, int], results: Results) -> None:
     with _lock:
         _kept[key] = results
         _kept.move_to_end(key)
-        while len(_kept) > 1 and (len(_kept) > _KEPT or sum(one.reports for one in _kept.values()) > _KEPT_REPORTS):
+        while len(_kept) > 1 and (
+            len(_kept) > _KEPT or sum(results.reports for results in _kept.values()) > _KEPT_REPORTS
+        ):
             _kept.popitem(last=False)
 
 
@@ -251,12 +253,14 @@ def _compute(session: Session, survey: Survey, wave: int) -> Results:
         sa.select(Submission.id, Submission.reports).where(*_shown(survey, wave)).order_by(Submission.id)
     ).all()
     # Here questions have their short names, as in the database; and not in the collection that the intake shares.
-    questions = {name: replace(one, id=name) for name, one in questions_of(survey).items()}
+    questions = {name: replace(question, id=name) for name, question in questions_of(survey).items()}
     people = [_reports(text) for _, text in rows]
     counted = Collection(questions.values()).count_stored(people)
-    found = {one.id: _found(one, questions[one.id], counted, people) for one in asked_of(survey)}
+    results = {
+        definition.id: _found(definition, questions[definition.id], counted, people) for definition in asked_of(survey)
+    }
     digest = hashlib.sha256("\n".join(row[0] for row in rows).encode()).hexdigest()
-    return Results(survey.name, wave, len(rows), survey.target, {}, digest, found, people, questions)
+    return Results(survey.name, wave, len(rows), survey.target, {}, digest, results, people, questions)
 
 
 def _shown(survey: Survey, wave: int) -> tuple[sa.ColumnElement[bool], ...]:
@@ -264,21 +268,23 @@ def _shown(survey: Survey, wave: int) -> tuple[sa.ColumnElement[bool], ...]:
 
 
 def _reports(text: str) -> dict[str, tuple[str, bytes]]:
-    told = {}
+    reports = {}
     for name, (level, packed) in json.loads(text).items():
         # The intake packed it: no need to check again.
-        told[name] = level, a2b_base64(packed.replace("-", "+").replace("_", "/") + "==")
-    return told
+        reports[name] = level, a2b_base64(packed.replace("-", "+").replace("_", "/") + "==")
+    return reports
 
 
-def _found(asked: SurveyQuestion, question: Question, counted: Collection, people: Submissions) -> QuestionResult:
-    if not counted.counts(asked.id):  # no answers
-        return QuestionResult(asked, question, len(people), None)
-    finding = counted.estimate(asked.id, CONFIDENCE)
+def _found(definition: SurveyQuestion, question: Question, counted: Collection, people: Submissions) -> QuestionResult:
+    if not counted.counts(definition.id):  # no answers
+        return QuestionResult(definition, question, len(people), None)
+    finding = counted.estimate(definition.id, CONFIDENCE)
     linked = finding.selection is not None and finding.selection < LINKED
-    other = counted.estimate(asked.id, CONFIDENCE, weights="people") if linked else None
+    other = counted.estimate(definition.id, CONFIDENCE, weights="people") if linked else None
     mean = None
-    if asked.type == "scale":
-        values = [float(one) for one in asked.choices]
-        mean = scale_mean(question, (one[asked.id] for one in people if asked.id in one), values, CONFIDENCE)
-    return QuestionResult(asked, question, len(people), finding, other, mean)
+    if definition.type == "scale":
+        values = [float(choice) for choice in definition.choices]
+        mean = scale_mean(
+            question, (person[definition.id] for person in people if definition.id in person), values, CONFIDENCE
+        )
+    return QuestionResult(definition, question, len(people), finding, other, mean)

@@ -24,11 +24,11 @@ def headline(found: QuestionResult) -> str:
     if found.asked.type == "yes_no":
         return f"About {_share(rows[1])} would say yes."
     first = leading(rows)
-    said = "was chosen by" if found.asked.type == "choices" else "is the answer of"
-    text = f"“{first['value']}” {said} about {_share(first)}."
+    verb = "was chosen by" if found.asked.type == "choices" else "is the answer of"
+    text = f"“{first['value']}” {verb} about {_share(first)}."
     if found.mean is not None:
-        told = found.mean.to_json()
-        text = f"The mean is about {_mean(told, found.asked.unit)}. {text}"
+        mean = found.mean.to_json()
+        text = f"The mean is about {_mean(mean, found.asked.unit)}. {text}"
     rest = [row for row in rows if row is not first]
     next_best = max(rest, key=lambda row: float(row["raw"]))
     if next_best["high"] >= first["low"]:
@@ -43,21 +43,21 @@ def leading(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def cautions(found: QuestionResult) -> list[str]:
     """Return the cautions for a reader."""
-    told: list[str] = []
+    notes: list[str] = []
     finding = found.finding
     if finding is None:
-        return told
+        return notes
     if found.linked:
-        told.append(
+        notes.append(
             "Levels and answers may be linked: people who chose different levels answered differently, by more than "
             f"chance explains (p = {finding.selection:.2g}). The column “by people” weights every person alike."
         )
     if not finding.raw.private:
-        told.append("Some of these reports were drawn with seeded randomness, which protects nobody.")
+        notes.append("Some of these reports were drawn with seeded randomness, which protects nobody.")
     widest = max(row["high"] - row["low"] for row in finding.rows())
     if found.asked.type != "number" and widest > 0.5:
-        told.append(f"The widest interval spans {100 * widest:.0f} percentage points. Wait for more reports.")
-    return told
+        notes.append(f"The widest interval spans {100 * widest:.0f} percentage points. Wait for more reports.")
+    return notes
 
 
 def participation(results: Results, batch: int = 1) -> str:
@@ -68,10 +68,10 @@ def participation(results: Results, batch: int = 1) -> str:
             f"Fewer than {batch:,} people have answered so far, of {results.target:,} hoped for. Answers are shown "
             f"{batch:,} or more at a time, so that nobody can tell whose they are."
         )
-    told = f"{results.n:,} {people} answered, of {results.target:,} hoped for."
+    text = f"{results.n:,} {people} answered, of {results.target:,} hoped for."
     if batch <= 1:
-        return told
-    return f"{told} New answers are added {batch:,} or more at a time, so that nobody can tell whose they are."
+        return text
+    return f"{text} New answers are added {batch:,} or more at a time, so that nobody can tell whose they are."
 
 
 def share(value: float, width: float = 0.1) -> str:

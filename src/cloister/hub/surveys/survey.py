@@ -73,13 +73,13 @@ def create(hub: "Hub", session: Session, owner: Person, name: str, facts: Mappin
         facts: title, purpose, consent and other arguments of `change`.
     """
     require_free(session, owner, name)
-    made = Survey(name=name, owner_id=owner.id, title="", purpose="", consent="", asked=[], questions=[])
-    made.owner = owner
-    _set(made, facts)
-    session.add(made)
+    survey = Survey(name=name, owner_id=owner.id, title="", purpose="", consent="", asked=[], questions=[])
+    survey.owner = owner
+    _set(survey, facts)
+    session.add(survey)
     session.flush()
     hub.audit.write(session, owner.id, "survey.created", f"survey/{name}")
-    return made
+    return survey
 
 
 def require_free(session: Session, owner: Person, name: str) -> None:
@@ -133,32 +133,32 @@ def _set(survey: Survey, facts: Mapping[str, Any]) -> None:
             setattr(survey, name, read(facts[name]))
 
 
-def _language(told: Any) -> str:
-    if told not in LANGUAGES:
+def _language(language: Any) -> str:
+    if language not in LANGUAGES:
         raise BadForm(f"a survey's language is one of {', '.join(LANGUAGES)}.")
-    return str(told)
+    return str(language)
 
 
-def _target(told: Any) -> int:
-    if isinstance(told, bool) or not isinstance(told, int) or not 10 <= told <= 10**7:
+def _target(target: Any) -> int:
+    if isinstance(target, bool) or not isinstance(target, int) or not 10 <= target <= 10**7:
         raise BadForm("'target' is how many people you hope for: a whole number from 10 to 10,000,000.")
-    return told
+    return target
 
 
-def _ends(told: Any) -> float | None:
-    if told is not None and not (isinstance(told, int | float) and now() < told < now() + _LATEST_DAYS * 86_400):
+def _ends(moment: Any) -> float | None:
+    if moment is not None and not (isinstance(moment, int | float) and now() < moment < now() + _LATEST_DAYS * 86_400):
         raise BadForm("'ends' is a moment in the future, at most ten years away.")
-    return float(told) if told is not None else None
+    return float(moment) if moment is not None else None
 
 
 def read_questions(told: Any, certify: bool = True) -> list[SurveyQuestion]:
     """Read composed questions, and check them; certifying takes up to seconds: not inside a transaction."""
     if not isinstance(told, Sequence) or isinstance(told, str) or len(told) > _MOST_QUESTIONS:
         raise BadForm(f"'asked' is a list of at most {_MOST_QUESTIONS} questions.")
-    asked = [one if isinstance(one, SurveyQuestion) else SurveyQuestion.read(one, certify) for one in told]
-    if len({one.id for one in asked}) < len(asked):
+    questions = [entry if isinstance(entry, SurveyQuestion) else SurveyQuestion.read(entry, certify) for entry in told]
+    if len({question.id for question in questions}) < len(questions):
         raise BadForm("two questions have the same name. Give each its own.")
-    return asked
+    return questions
 
 
 _READERS: Mapping[str, Callable[[Any], Any]] = {
@@ -167,7 +167,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "ends": _ends,
     "invited": bool,
     "lasting": bool,
-    "asked": lambda told: [one.to_json() for one in read_questions(told)],
+    "asked": lambda value: [question.to_json() for question in read_questions(value)],
 }
 
 
@@ -180,18 +180,20 @@ def read_bounded(hub: "Hub", person: Person, told: Any, known: Sequence[SurveyQu
         told: the questions.
         known: questions that were certified before.
     """
-    asked = read_questions(told, certify=False)
-    new = [one for one in asked if one not in known]
-    if sum(len(one.levels) for one in new) <= FEW_LEVELS:
-        for one in new:
-            one.certify()
+    questions = read_questions(told, certify=False)
+    new = [question for question in questions if question not in known]
+    if sum(len(question.levels) for question in new) <= FEW_LEVELS:
+        for question in new:
+            question.certify()
     else:
-        run_bounded(hub.settings, _certify, [one.to_json() for one in new], seconds=CERTIFY_S, caller=person.id)
-    return asked
+        run_bounded(
+            hub.settings, _certify, [question.to_json() for question in new], seconds=CERTIFY_S, caller=person.id
+        )
+    return questions
 
 
-def _certify(told: list[dict[str, Any]]) -> None:
-    read_questions(told)
+def _certify(records: list[dict[str, Any]]) -> None:
+    read_questions(records)
 
 
 def asked_of(survey: Survey) -> tuple[SurveyQuestion, ...]:
@@ -200,23 +202,23 @@ def asked_of(survey: Survey) -> tuple[SurveyQuestion, ...]:
 
 
 @lru_cache(maxsize=64)
-def _asked(told: bytes) -> tuple[SurveyQuestion, ...]:
-    return tuple(SurveyQuestion.read(one, certify=False) for one in json.loads(told))
+def _asked(data: bytes) -> tuple[SurveyQuestion, ...]:
+    return tuple(SurveyQuestion.read(record, certify=False) for record in json.loads(data))
 
 
 def publish(hub: "Hub", session: Session, survey: Survey) -> None:
     """Open a survey: choose and fix its mechanisms, and take answers."""
     if survey.state != "draft":
         raise NotNow(f"the survey is {survey.state} already.")
-    asked = asked_of(survey)
-    if not asked:
+    questions = asked_of(survey)
+    if not questions:
         raise BadForm("a survey needs a question before it can be published.")
-    survey.questions = [_described(one, survey.name, survey.target, survey.lasting) for one in asked]
+    survey.questions = [_described(question, survey.name, survey.target, survey.lasting) for question in questions]
     if survey.invited:
         give_key(hub, survey)
     survey.state, survey.opened = "open", now()
     session.add(survey)
-    hub.audit.write(session, survey.owner_id, "survey.published", f"survey/{survey.name}", questions=len(asked))
+    hub.audit.write(session, survey.owner_id, "survey.published", f"survey/{survey.name}", questions=len(questions))
 
 
 def prepare(hub: "Hub", survey: Survey) -> None:
@@ -224,26 +226,26 @@ def prepare(hub: "Hub", survey: Survey) -> None:
 
     The result is cached, so that `publish` only writes. More than a few are described in a child process with limits.
     """
-    asked, facts = asked_of(survey), (survey.name, survey.target, survey.lasting)
-    new = [one for one in asked if (one, *facts) not in _DESCRIBED]
-    if sum(len(one.levels) for one in new) <= FEW_LEVELS:
-        for one in new:
-            _described(one, *facts)
+    questions, facts = asked_of(survey), (survey.name, survey.target, survey.lasting)
+    new = [question for question in questions if (question, *facts) not in _DESCRIBED]
+    if sum(len(question.levels) for question in new) <= FEW_LEVELS:
+        for question in new:
+            _described(question, *facts)
         return
-    told = [one.to_json() for one in new]
-    made = run_bounded(hub.settings, _describe, told, *facts, seconds=CERTIFY_S, caller=survey.owner_id)
-    for one, description in zip(new, made, strict=True):
-        _keep((one, *facts), description)
+    records = [question.to_json() for question in new]
+    descriptions = run_bounded(hub.settings, _describe, records, *facts, seconds=CERTIFY_S, caller=survey.owner_id)
+    for question, description in zip(new, descriptions, strict=True):
+        _keep((question, *facts), description)
 
 
-def _describe(told: list[dict[str, Any]], name: str, target: int, lasting: bool) -> list[dict[str, Any]]:
-    return [_described(SurveyQuestion.read(one), name, target, lasting) for one in told]
+def _describe(records: list[dict[str, Any]], name: str, target: int, lasting: bool) -> list[dict[str, Any]]:
+    return [_described(SurveyQuestion.read(record), name, target, lasting) for record in records]
 
 
-def _described(asked: SurveyQuestion, name: str, target: int, lasting: bool) -> dict[str, Any]:
-    key = asked, name, target, lasting
-    found = _DESCRIBED.get(key)
-    return found if found is not None else _keep(key, asked.question(name, target, lasting).describe())
+def _described(question: SurveyQuestion, name: str, target: int, lasting: bool) -> dict[str, Any]:
+    key = question, name, target, lasting
+    cached = _DESCRIBED.get(key)
+    return cached if cached is not None else _keep(key, question.question(name, target, lasting).describe())
 
 
 def _keep(key: tuple[SurveyQuestion, str, int, bool], description: dict[str, Any]) -> dict[str, Any]:
@@ -275,18 +277,18 @@ def next_wave(hub: "Hub", session: Session, survey: Survey) -> None:
 
 def find(session: Session, name: str) -> Survey:
     """Return a published survey: it is public to all who have the link."""
-    found = session.scalar(sa.select(Survey).where(Survey.name == name, Survey.state != "draft"))
-    if found is None:
+    survey = session.scalar(sa.select(Survey).where(Survey.name == name, Survey.state != "draft"))
+    if survey is None:
         raise NotHere("there is no survey at this address.")
-    return found
+    return survey
 
 
 def find_own(session: Session, name: str, person: Person) -> Survey:
     """Return a survey of this user, drafts included; NotHere for others."""
-    found = session.scalar(sa.select(Survey).where(Survey.name == name, Survey.owner_id == person.id))
-    if found is None:
+    survey = session.scalar(sa.select(Survey).where(Survey.name == name, Survey.owner_id == person.id))
+    if survey is None:
         raise NotHere("there is no survey of yours with this name.")
-    return found
+    return survey
 
 
 def mine(session: Session, person: Person) -> list[Survey]:
@@ -301,22 +303,22 @@ def is_open(survey: Survey) -> bool:
 
 def sizes(session: Session, survey: Survey, wave: int | None = None) -> tuple[int, dict[str, int]]:
     """Return how many submissions of a wave (the newest unless given) were counted, and refused, by reason."""
-    here = survey.wave if wave is None else wave
-    taken = sa.select(sa.func.count()).where(Submission.survey_id == survey.id, Submission.wave == here)
-    bad = sa.select(Refusal.reason, Refusal.count).where(Refusal.survey_id == survey.id, Refusal.wave == here)
+    wave_number = survey.wave if wave is None else wave
+    taken = sa.select(sa.func.count()).where(Submission.survey_id == survey.id, Submission.wave == wave_number)
+    bad = sa.select(Refusal.reason, Refusal.count).where(Refusal.survey_id == survey.id, Refusal.wave == wave_number)
     return session.scalar(taken) or 0, {row[0]: row[1] for row in session.execute(bad.order_by(Refusal.reason))}
 
 
 def shown_sizes(hub: "Hub", session: Session, survey: Survey, wave: int | None = None) -> tuple[int, dict[str, int]]:
     """Return the sizes for the survey's owner: in steps, so that a single new answer is not noticeable."""
-    here, step = survey.wave if wave is None else wave, max(1, hub.settings.survey_batch)
-    all_taken, refused = sizes(session, survey, here)
+    wave_number, step = survey.wave if wave is None else wave, max(1, hub.settings.survey_batch)
+    all_taken, refused = sizes(session, survey, wave_number)
     mine = sa.select(sa.func.count()).where(
-        Submission.survey_id == survey.id, Submission.wave == here, Submission.batch.is_not(None)
+        Submission.survey_id == survey.id, Submission.wave == wave_number, Submission.batch.is_not(None)
     )
-    shown = session.scalar(mine) or 0
-    people = shown + (all_taken - shown) // step * step
-    if is_open(survey) and here == survey.wave:
+    shown_count = session.scalar(mine) or 0
+    people = shown_count + (all_taken - shown_count) // step * step
+    if is_open(survey) and wave_number == survey.wave:
         refused = {reason: count // step * step for reason, count in refused.items() if count >= step}
     return people, refused
 
@@ -347,7 +349,7 @@ def reveal(hub: "Hub", survey: Survey, wave: int) -> None:
 
 def questions_of(survey: Survey) -> dict[str, Question]:
     """Return the mechanisms by the question's short name, as they were fixed when it opened."""
-    return {name.partition(".")[2]: one for name, one in collection(survey).questions.items()}
+    return {name.partition(".")[2]: question for name, question in collection(survey).questions.items()}
 
 
 def collection(survey: Survey) -> Collection:
@@ -357,12 +359,12 @@ def collection(survey: Survey) -> Collection:
 
 @lru_cache(maxsize=64)  # certifying every mechanism for every submission would be slow
 def _collection(questions: bytes) -> Collection:
-    return Collection(Question.read(one) for one in json.loads(questions))
+    return Collection(Question.read(record) for record in json.loads(questions))
 
 
 def public(survey: Survey) -> dict[str, Any]:
     """Return the facts for a respondent's device: everything it needs, nothing about any person."""
-    asked = asked_of(survey)
+    questions = asked_of(survey)
     return {
         "name": survey.name,
         "title": survey.title,
@@ -379,7 +381,7 @@ def public(survey: Survey) -> dict[str, Any]:
         "invited": survey.invited,
         "ballots": survey.ballot_public,
         "questions": [
-            {**one.to_json(), "choices": list(one.choices), "question": told}
-            for one, told in zip(asked, survey.questions, strict=True)
+            {**question.to_json(), "choices": list(question.choices), "question": description}
+            for question, description in zip(questions, survey.questions, strict=True)
         ],
     }

@@ -83,14 +83,14 @@ def look(hub: "Hub", person: Person, name: str, purpose: str, environment: Envir
         Denied: the policy does not let them synthesise; the audit log records it.
     """
     with hub.database.reading() as session:
-        dataset, asked = _asked(hub, session, person, name, environment)
-        mine, purposes = dataset.owner_id == person.id, offered(asked.policy.purposes)
+        dataset, access = _asked(hub, session, person, name, environment)
+        mine, purposes = dataset.owner_id == person.id, offered(access.policy.purposes)
         if not mine:
-            purpose = _require(hub, person, dataset, asked, purpose)
-            purposes = tuple(one for one in purposes if asked.decide(one.name).allowed)
+            purpose = _require(hub, person, dataset, access, purpose)
+            purposes = tuple(offer for offer in purposes if access.decide(offer.name).allowed)
         sheets = _sheets(session, dataset)
     if not mine:
-        sheets = [one for one in sheets if _whole(asked, purpose, one.table, one.columns) is not None]
+        sheets = [sheet for sheet in sheets if _whole(access, purpose, sheet.table, sheet.columns) is not None]
     hub.audit.record(person.id, "tables.seen", f"dataset/{name}", purpose=purpose)
     return Shared(dataset, mine, "" if mine else purpose, purposes, tuple(sheets))
 
@@ -108,18 +108,18 @@ def take(
         Denied: the policy does not let them synthesise; the audit log records it.
     """
     with hub.database.reading() as session:
-        dataset, asked = _asked(hub, session, person, name, environment)
+        dataset, access = _asked(hub, session, person, name, environment)
         mine = dataset.owner_id == person.id
         if not mine:
-            purpose = _require(hub, person, dataset, asked, purpose)
+            purpose = _require(hub, person, dataset, access, purpose)
         job = session.get(Job, number, options=[undefer(Job.result)]) if 0 < number < 2**31 else None
     if job is None or job.dataset_id != dataset.id or not job.parameters.get(HANDED) or not job.result:
         raise NotHere("there is no such table.")
-    verdict = None if mine else _whole(asked, purpose, job.parameters["table"], job.parameters["names"])
+    verdict = None if mine else _whole(access, purpose, job.parameters["table"], job.parameters["names"])
     if not mine and verdict is None:
         raise NotHere("there is no such table.")
-    told = {"purpose": purpose} if verdict is None else verdict.for_audit()
-    hub.audit.record(person.id, "table.taken", f"job/{number}", dataset=name, what=what, **told)
+    facts = {"purpose": purpose} if verdict is None else verdict.for_audit()
+    hub.audit.record(person.id, "table.taken", f"job/{number}", dataset=name, what=what, **facts)
     return job, "" if mine else purpose
 
 
@@ -129,11 +129,13 @@ def _asked(hub: "Hub", session: Session, person: Person, name: str, environment:
     return dataset, _Asked(policy, number, subject_of(session, dataset, person), environment)
 
 
-def _require(hub: "Hub", person: Person, dataset: Dataset, asked: _Asked, purpose: str) -> str:
+def _require(hub: "Hub", person: Person, dataset: Dataset, access: _Asked, purpose: str) -> str:
     """Return the purpose that lets the user synthesise."""
-    stated = [purpose] if purpose else [one.name for one in offered(asked.policy.purposes)]
-    verdicts = [asked.decide(one) for one in stated]
-    verdict = next((one for one in verdicts if one.allowed), verdicts[0] if verdicts else asked.decide(""))
+    stated = [purpose] if purpose else [offer.name for offer in offered(access.policy.purposes)]
+    verdicts = [access.decide(name) for name in stated]
+    verdict = next(
+        (candidate for candidate in verdicts if candidate.allowed), verdicts[0] if verdicts else access.decide("")
+    )
     if not verdict.allowed:
         hub.audit.record(
             person.id, "work.denied", f"dataset/{dataset.name}", kind=Synthesise.name, cost=None, **verdict.for_audit()
@@ -144,31 +146,33 @@ def _require(hub: "Hub", person: Person, dataset: Dataset, asked: _Asked, purpos
     return verdict.purpose
 
 
-def _whole(asked: _Asked, purpose: str, table: str, columns: Sequence[str]) -> Verdict | None:
+def _whole(access: _Asked, purpose: str, table: str, columns: Sequence[str]) -> Verdict | None:
     """Return the verdict, if it shows the table unchanged, in all of these columns."""
-    verdict = asked.decide(purpose, (table,))
+    verdict = access.decide(purpose, (table,))
     return verdict if verdict.allowed and _shows(verdict.view, table, columns) else None
 
 
 def _shows(view: Mapping[str, TableView] | None, table: str, columns: Sequence[str]) -> bool:
     if view is None:
         return True
-    seen = next((one for name, one in view.items() if name.lower() == table.lower()), None)
-    if seen is None or seen.rows is not None:
+    table_view = next((entry for name, entry in view.items() if name.lower() == table.lower()), None)
+    if table_view is None or table_view.rows is not None:
         return False
-    wanted, changed = {name.lower() for name in columns}, {name.lower() for name in seen.transforms}
-    return not wanted & changed and (seen.columns is None or wanted <= {name.lower() for name in seen.columns})
+    wanted, changed = {name.lower() for name in columns}, {name.lower() for name in table_view.transforms}
+    return not wanted & changed and (
+        table_view.columns is None or wanted <= {name.lower() for name in table_view.columns}
+    )
 
 
 def _sheets(session: Session, dataset: Dataset) -> list[Sheet]:
     wanted = sa.select(Job.id, Job.parameters, Job.loss, Job.finished).where(
         Job.dataset_id == dataset.id, Job.kind == Synthesise.name, Job.state == "done", Job.result.is_not(None)
     )
-    found = [row for row in session.execute(wanted.order_by(Job.id.desc())) if row.parameters.get(HANDED)]
-    return [sheet_of(one.id, one.parameters, one.loss, one.finished) for one in found]
+    rows = [row for row in session.execute(wanted.order_by(Job.id.desc())) if row.parameters.get(HANDED)]
+    return [sheet_of(row.id, row.parameters, row.loss, row.finished) for row in rows]
 
 
 def sheet_of(number: int, parameters: Mapping[str, Any], loss: dict[str, str], time: float) -> Sheet:
     """Return a table's entry in a list, from the parameters of its job."""
-    told = (parameters["table"], parameters["method"], int(parameters["rows"]), tuple(parameters["names"]))
-    return Sheet(number, *told, loss, time, parameters["sha256"])
+    facts = (parameters["table"], parameters["method"], int(parameters["rows"]), tuple(parameters["names"]))
+    return Sheet(number, *facts, loss, time, parameters["sha256"])

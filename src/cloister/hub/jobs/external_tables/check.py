@@ -59,11 +59,11 @@ def check_rows(rows: pa.Table, table: Table) -> None:
     read = {name: _column(rows.column(name), table.columns[name]) for name in rows.column_names}
     for rule in table.never:
         if set(rule) <= set(read):
-            found: Any = pa.array([True] * rows.num_rows)
+            matches: Any = pa.array([True] * rows.num_rows)
             for name, wanted in rule.items():
                 integer = table.columns[name].type == "integer"
-                found = pc.and_(found, meets(read[name], _whole(wanted) if integer else wanted))
-            _refuse(pc.sum(found).as_py(), f"are what never occurs: {rule}")
+                matches = pc.and_(matches, meets(read[name], _whole(wanted) if integer else wanted))
+            _refuse(pc.sum(matches).as_py(), f"are what never occurs: {rule}")
     for left, right in table.determines:
         if {*left, right} <= set(read):
             pairs = pa.table({name: read[name] for name in (*left, right)}).group_by([*left, right]).aggregate([])
@@ -84,21 +84,23 @@ def _column(values: Any, column: Column) -> Any:
         ) from None
     if not column.nullable:
         _refuse(read.null_count, f"have no {column.name}, which is never missing")
-    known = read.drop_null()
+    present = read.drop_null()
     if column.categories is not None:
-        allowed, words = pc.is_in(known, value_set=pa.array(column.categories, kind)), "is not among its categories"
+        allowed, words = pc.is_in(present, value_set=pa.array(column.categories, kind)), "is not among its categories"
     elif column.type == "boolean":
         return read
     elif column.type == "text":
         # Without public values every row gets a fresh name; any other text could be a real person's.
-        allowed, words = pc.match_substring_regex(known, _PSEUDONYM), "is no fresh pseudonym: it has no categories"
+        allowed, words = pc.match_substring_regex(present, _PSEUDONYM), "is no fresh pseudonym: it has no categories"
     elif column.bounds is not None:
         low, high = column.bounds
-        allowed = pc.and_(pc.greater_equal(known, pa.scalar(low, kind)), pc.less_equal(known, pa.scalar(high, kind)))
+        allowed = pc.and_(
+            pc.greater_equal(present, pa.scalar(low, kind)), pc.less_equal(present, pa.scalar(high, kind))
+        )
         words = f"is not within {column.bounds[0]} and {column.bounds[1]}"
     else:
         raise BadForm(f"{column.name} has no bounds and no categories in the schema. Give some, or make it without.")
-    _refuse(len(known) - (pc.sum(allowed).as_py() or 0), f"have a {column.name} that {words}")
+    _refuse(len(present) - (pc.sum(allowed).as_py() or 0), f"have a {column.name} that {words}")
     return read
 
 
@@ -108,9 +110,9 @@ def _whole(wanted: Any) -> Any:
         return wanted
     listed = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
     return [
-        one if one is None else int(one)
-        for one in listed
-        if one is None or (one == int(one) and _LEAST <= one <= _MOST)
+        value if value is None else int(value)
+        for value in listed
+        if value is None or (value == int(value) and _LEAST <= value <= _MOST)
     ]
 
 
@@ -171,26 +173,26 @@ def read_given(content: bytes, side: bytes, key: str, schema: Schema) -> Given:
         BadForm: with the problem, and what to do.
         NotPrivate: it is marked as not private.
     """
-    told = _read_side(side)
+    metadata = _read_side(side)
     rows = _read_rows(content)
     digest = hashlib.sha256(content).hexdigest()
-    if told.get("sha256", digest) != digest:
+    if metadata.get("sha256", digest) != digest:
         raise BadForm(f"the metadata file is of another table, or the table was changed since. {_AGAIN}")
-    if told["private"] is not True:
+    if metadata["private"] is not True:
         raise NotPrivate(
             "the metadata file says that the noise came from a seed, which protects nobody. Make it without."
         )
-    facts = _facts(told, rows, schema)
+    facts = _facts(metadata, rows, schema)
     check_rows(rows, facts)
-    handed = HandedTable(told, rows, digest)
-    loss = _loss(told["loss"])
+    table = HandedTable(metadata, rows, digest)
+    loss = _loss(metadata["loss"])
     rough = "standard error of the estimated rows"
-    if not isinstance(told.get(rough, 0.0), int | float):
+    if not isinstance(metadata.get(rough, 0.0), int | float):
         raise BadForm(f"the {rough} in the metadata file is a number. {_AGAIN}")
-    if told["neighbours"] != str(loss.relation):
+    if metadata["neighbours"] != str(loss.relation):
         raise BadForm(f"the metadata file names other neighbours than its loss does. {_AGAIN}")
-    scoring = None if told.get("score") is None else _score(told["score"], schema)
-    return Given(facts, handed, content, loss, scoring, _verified(handed, key.strip()))
+    scoring = None if metadata.get("score") is None else _score(metadata["score"], schema)
+    return Given(facts, table, content, loss, scoring, _verified(table, key.strip()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,18 +249,24 @@ def _describe(content: bytes, side: bytes, key: str, schema: Schema) -> dict[str
     """Describe a table for its page, before the charge: an invalid metadata file costs nothing."""
     from cloister.hub.jobs.job_types.synthesise.result import pictures_of_rows, told_of
 
-    given = read_given(content, side, key, schema)
-    rows = given.handed.to_arrow()
+    submission = read_given(content, side, key, schema)
+    rows = submission.handed.to_arrow()
     try:
-        told = told_of(given.handed.side, rows)
-        told |= {"columns": pictures_of_rows(rows, given.facts, told["real"]), "making": given.loss.to_json()}
-        told |= {"scoring": given.scoring and given.scoring.to_json()}
-        json.dumps(told, allow_nan=False)
+        page = told_of(submission.handed.side, rows)
+        page |= {"columns": pictures_of_rows(rows, submission.facts, page["real"]), "making": submission.loss.to_json()}
+        page |= {"scoring": submission.scoring and submission.scoring.to_json()}
+        json.dumps(page, allow_nan=False)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         if isinstance(error, CloisterError):
             raise
         raise BadForm("the metadata file is not in the form in which `cloister synth make` writes it.") from None
-    return {"page": told, "side": given.handed.side, "names": rows.column_names, "rows": len(rows), "key": given.key}
+    return {
+        "page": page,
+        "side": submission.handed.side,
+        "names": rows.column_names,
+        "rows": len(rows),
+        "key": submission.key,
+    }
 
 
 def _read_side(side: bytes) -> dict[str, Any]:
@@ -267,21 +275,21 @@ def _read_side(side: bytes) -> dict[str, Any]:
             f"a metadata file has at most {_MOST_SIDE // 2**20} MB. Choose the file that ends with .side.json."
         )
     try:
-        told = json.loads(side, parse_constant=_no_number, parse_float=_finite)
-        json.dumps(told, ensure_ascii=False).encode()  # a lone surrogate is no character, and no page could show it
-        _check_plain(told)
+        metadata = json.loads(side, parse_constant=_no_number, parse_float=_finite)
+        json.dumps(metadata, ensure_ascii=False).encode()  # a lone surrogate is no character, and no page could show it
+        _check_plain(metadata)
     except (ValueError, RecursionError):
         raise BadForm(f"the metadata file cannot be read. {_AGAIN}") from None
-    if not isinstance(told, dict) or told.get("cloister") != KIND:
+    if not isinstance(metadata, dict) or metadata.get("cloister") != KIND:
         raise BadForm("this is no metadata file of a synthetic table. Choose the file that ends with .side.json.")
-    missing, unknown = sorted(_SIDE - set(told)), sorted(set(told) - _SIDE - _MORE)
+    missing, unknown = sorted(_SIDE - set(metadata)), sorted(set(metadata) - _SIDE - _MORE)
     if missing:
         raise BadForm(f"the metadata file is not complete: {', '.join(missing)} is missing. {_AGAIN}")
-    if not isinstance(told["method"], str) or not told["method"].isidentifier() or len(told["method"]) > 40:
+    if not isinstance(metadata["method"], str) or not metadata["method"].isidentifier() or len(metadata["method"]) > 40:
         raise BadForm("the method in the metadata file is a word such as aim.")
     if unknown:  # any other content would be shown to all users without a charge
         raise BadForm(f"the metadata file has {unknown[0]!r:.60}, which belongs into none. Take it out.")
-    return told
+    return metadata
 
 
 def _no_number(word: str) -> NoReturn:
@@ -333,20 +341,22 @@ def _too_long() -> BadForm:
     return BadForm(f"a table here has at most {MOST_BYTES // 2**20} MB. Make one with fewer rows.")
 
 
-def _facts(told: Mapping[str, Any], rows: pa.Table, schema: Schema) -> Table:
+def _facts(metadata: Mapping[str, Any], rows: pa.Table, schema: Schema) -> Table:
     """Return the table of the schema that it was made from, if metadata file, rows and schema agree."""
-    private = [one for one in schema.tables.values() if not one.public]
-    facts = next((one for one in private if one.name == told["table"]), None)
+    private = [table for table in schema.tables.values() if not table.public]
+    facts = next((table for table in private if table.name == metadata["table"]), None)
     if facts is None:
-        names = ", ".join(one.name for one in private)
-        raise BadForm(f"it was made from {told['table']!r:.60}, and this dataset has {names}.")
-    if told["unit"] != str(schema.unit):
-        raise BadForm(f"it protects {told['unit']!s:.80}, and this dataset {schema.unit}. Make it with this schema.")
+        names = ", ".join(table.name for table in private)
+        raise BadForm(f"it was made from {metadata['table']!r:.60}, and this dataset has {names}.")
+    if metadata["unit"] != str(schema.unit):
+        raise BadForm(
+            f"it protects {metadata['unit']!s:.80}, and this dataset {schema.unit}. Make it with this schema."
+        )
     try:
-        listed = {one["name"]: one["type"] for one in told["columns"]}
+        listed = {column["name"]: column["type"] for column in metadata["columns"]}
     except (TypeError, KeyError):
         raise BadForm(f"the columns in the metadata file cannot be read. {_AGAIN}") from None
-    if list(listed) != rows.column_names or told["rows"] != rows.num_rows:
+    if list(listed) != rows.column_names or metadata["rows"] != rows.num_rows:
         raise BadForm(
             f"the metadata file speaks of other columns or of another number of rows than there are. {_AGAIN}"
         )
@@ -374,9 +384,9 @@ def _score(score: Any, schema: Schema) -> Loss:
     return _loss(score.get("loss"))
 
 
-def _verified(handed: HandedTable, key: str) -> str:
+def _verified(table: HandedTable, key: str) -> str:
     """Return the key, if the receipt is valid under it."""
-    if handed.side["receipt"] is None and "signature" not in handed.side:
+    if table.side["receipt"] is None and "signature" not in table.side:
         return ""
     if not key:
         raise BadForm(
@@ -384,7 +394,7 @@ def _verified(handed: HandedTable, key: str) -> str:
             "It is that of the ledger that was charged: `print(ledger.key.public)`."
         )
     try:
-        handed.verify(key)
+        table.verify(key)
     except Broken as error:
         raise BadForm(f"its receipt does not hold: {str(error).partition(': ')[2]}") from None
     except (AttributeError, KeyError, TypeError):

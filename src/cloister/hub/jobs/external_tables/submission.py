@@ -71,20 +71,20 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
         dataset = owned(session, name, person)
         policy, number = _open(hub, session, dataset)
         schema = Schema.parse(newest(session, dataset).schema, max_bytes=None)
-    given = receive(hub.settings, content, side, key, schema, caller=person.id)
-    page = {**given.page, HANDED: {"key": given.key, "vouches": VOUCHES}}
+    submission = receive(hub.settings, content, side, key, schema, caller=person.id)
+    page = {**submission.page, HANDED: {"key": submission.key, "vouches": VOUCHES}}
     rules = hub.ledger.open_account(name, Loss.from_json(dataset.budget)).rules
-    parts = [rules.price(one) for one in (given.loss, given.scoring) if one is not None]
-    whole = sum(parts[1:], start=parts[0])
-    planned = Planned(whole, Loss.nothing(whole.measure, whole.relation))
-    job = _begin(hub, person, dataset, policy, number, given, planned)
+    parts = [rules.price(loss) for loss in (submission.loss, submission.scoring) if loss is not None]
+    total = sum(parts[1:], start=parts[0])
+    planned = Planned(total, Loss.nothing(total.measure, total.relation))
+    job = _begin(hub, person, dataset, policy, number, submission, planned)
     book = JobLedger(hub, job.id, str(job.worker), planned, lambda session, job: _open(hub, session, job.dataset)[0])
     try:
-        receipts = [_pay(book, Account(rules, book), parts[0], given, job, "")]
+        receipts = [_pay(book, Account(rules, book), parts[0], submission, job, "")]
         unscored = ""
-        if given.scoring is not None:
+        if submission.scoring is not None:
             try:
-                receipts.append(_pay(book, Account(rules, book), parts[1], given, job, " score"))
+                receipts.append(_pay(book, Account(rules, book), parts[1], submission, job, " score"))
             except (Refused, HubRefused) as error:  # the table is charged: release it without its score
                 unscored = str(error)
     except Cancelled:
@@ -96,7 +96,7 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
         raise refusal from None
     except Lost:
         raise NotNow("this took too long and was given up. Look at the ledger, then hand it in again.") from None
-    result = {**page, "unscored": unscored, **_signed(hub, given, person, parts[0], receipts[0], bool(unscored))}
+    result = {**page, "unscored": unscored, **_signed(hub, submission, person, parts[0], receipts[0], bool(unscored))}
     if unscored:
         result |= {"score": None, "scoring": None}
     with hub.database.reading() as session:
@@ -119,16 +119,16 @@ def _open(hub: "Hub", session: Session, dataset: Dataset) -> tuple[Policy, int]:
 
 
 def _begin(
-    hub: "Hub", person: Person, dataset: Dataset, policy: Policy, number: int, given: Described, planned: Planned
+    hub: "Hub", person: Person, dataset: Dataset, policy: Policy, number: int, submission: Described, planned: Planned
 ) -> Job:
     """Create a job that no worker takes; if this process dies before the charge, it has failed."""
-    side = given.side
-    names = given.names
+    side = submission.side
+    names = submission.names
     parameters = {"method": side["method"], "table": side["table"], "columns": ", ".join(names)}
-    parameters |= {"rows": str(given.rows), "names": names, "sha256": given.digest, HANDED: True}
+    parameters |= {"rows": str(submission.rows), "names": names, "sha256": submission.digest, HANDED: True}
     with hub.database.writing() as session:
         limits.lock(session, dataset.id)
-        _refuse_same(session, dataset, given.digest)
+        _refuse_same(session, dataset, submission.digest)
         limits.check(session, limits.Payer(dataset, person.id, policy, hub.ledger), planned.loss, planned.own)
         hub.ledger.balance(dataset.name).add(planned.loss)
         job = Job(
@@ -147,7 +147,7 @@ def _begin(
         )
         session.add(job)
         session.flush()
-        facts = {"method": side["method"], "sha256": given.digest, "cost": planned.loss}
+        facts = {"method": side["method"], "sha256": submission.digest, "cost": planned.loss}
         hub.audit.write(session, person.id, "table.handed_in", f"job/{job.id}", dataset=dataset.name, **facts)
         session.refresh(job)
     return job
@@ -163,41 +163,41 @@ def _refuse_same(session: Session, dataset: Dataset, digest: str) -> None:
             raise NotNow(f"this very table was uploaded before, as job {number}. It is charged once.")
 
 
-def _pay(book: JobLedger, account: Account, loss: Loss, given: Described, job: Job, what: str) -> Receipt:
-    request = f"job {job.id}\nhand in{what} {given.digest} made outside this hub"
+def _pay(book: JobLedger, account: Account, loss: Loss, submission: Described, job: Job, suffix: str) -> Receipt:
+    request = f"job {job.id}\nhand in{suffix} {submission.digest} made outside this hub"
     charge = book.reserve([(account, loss)], request)
     charge.look()  # from here on it may be seen
     entry = charge.commit()
-    made = {"mechanism": "handed in", "made": "outside this hub", "method": str(given.side["method"])}
-    claimed = given.scoring if what else given.loss
+    mechanism = {"mechanism": "handed in", "made": "outside this hub", "method": str(submission.side["method"])}
+    claimed = submission.scoring if suffix else submission.loss
     if (
         claimed is not None and claimed.is_pure
     ):  # an account in rho is charged its rho, which does not show that it was pure
-        made["epsilon"] = str(claimed.amount)
-    unit = given.side["unit"]
+        mechanism["epsilon"] = str(claimed.amount)
+    unit = submission.side["unit"]
     return Receipt.of_charge(
-        charge, entry, book.key, request=request, unit=unit, parameters=[made], loss=loss, answer=given.digest
+        charge, entry, book.key, request=request, unit=unit, parameters=[mechanism], loss=loss, answer=submission.digest
     )
 
 
 def _signed(
-    hub: "Hub", given: Described, person: Person, paid: Loss, receipt: Receipt, without_score: bool
+    hub: "Hub", submission: Described, person: Person, paid: Loss, receipt: Receipt, without_score: bool
 ) -> dict[str, Any]:
     """Return the file unchanged, and its metadata file with the hub's own receipt and signature; the owner's stay."""
     from cloister.hub.jobs.job_types.synthesise.result import signed
     from cloister.synth.output.shared_table import sign_side
 
-    before = {name: value for name, value in given.side.items() if name not in ("signature", "sha256")}
-    claimed = given.loss.as_rho() if given.loss.is_pure and paid.measure == "rho" else given.loss
-    own = {"by": person.name, "vouches": VOUCHES, "receipt": before["receipt"], "key": given.key or None}
+    before = {name: value for name, value in submission.side.items() if name not in ("signature", "sha256")}
+    claimed = submission.loss.as_rho() if submission.loss.is_pure and paid.measure == "rho" else submission.loss
+    origin = {"by": person.name, "vouches": VOUCHES, "receipt": before["receipt"], "key": submission.key or None}
     side = {
         **before,
-        "loss": (given.loss if claimed == paid else paid).to_json(),
+        "loss": (submission.loss if claimed == paid else paid).to_json(),
         "score": None if without_score else before.get("score"),
         "receipt": json.loads(receipt.text()),
-        HANDED: own,
+        HANDED: origin,
     }
-    return signed(sign_side(side, given.content, hub.key), given.content, hub.key)
+    return signed(sign_side(side, submission.content, hub.key), submission.content, hub.key)
 
 
 def _end(hub: "Hub", job: Job, state: str, loss: Loss | None = None, **changes: Any) -> bool:

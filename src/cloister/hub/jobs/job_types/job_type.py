@@ -114,9 +114,9 @@ class Planned:
     def from_json(cls, record: Mapping[str, Any]) -> "Planned":
         """Return the plan in a job's row."""
         plan = wire.plan_from_json(record)
-        own = Loss.from_json(record["own"])
-        loss = plan.loss or Loss.nothing(own.measure, own.relation)
-        return cls(loss, own, plan.lines, plan.errors, plan.statements, plan.notes)
+        user_loss = Loss.from_json(record["own"])
+        loss = plan.loss or Loss.nothing(user_loss.measure, user_loss.relation)
+        return cls(loss, user_loss, plan.lines, plan.errors, plan.statements, plan.notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def read_form(fields: Iterable[Field], form: Mapping[str, Any]) -> dict[str, Any
 def _read_field(field: Field, form: Mapping[str, Any]) -> Any:
     listed = form.get(field.name)
     if field.kind == "column" and isinstance(listed, list | tuple):
-        if not all(isinstance(one, str) and "," not in one for one in listed):
+        if not all(isinstance(name, str) and "," not in name for name in listed):
             raise BadForm(f"'{field.label}' is a list of names of columns.")
         form = {field.name: ", ".join(listed)}
     text = text_of(form, field.name, field.label, most=field.most)
@@ -239,7 +239,7 @@ class Names:
 
     def read(self, text: str, label: str) -> str:
         """Return the names, without repetitions."""
-        return ", ".join(dict.fromkeys(name for one in text.split(",") if (name := one.strip())))
+        return ", ".join(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
 
 
 def text_of(form: Mapping[str, Any], name: str, label: str = "", *, most: int = 200) -> str:
@@ -263,8 +263,8 @@ def share_text(text: str) -> str:
     >>> share_text("20%"), share_text("0.2")
     ('0.2', '0.2')
     """
-    found = re.fullmatch(r"(\d{1,3}(?:\.\d{1,9})?)\s*%", text)
-    return text if found is None else f"{(Decimal(found[1]) / 100).normalize():f}"
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,9})?)\s*%", text)
+    return text if match is None else f"{(Decimal(match[1]) / 100).normalize():f}"
 
 
 # Names in a schema
@@ -279,18 +279,18 @@ def table_named(schema: Schema, word: str, task: str) -> str:
         task: what the table is for, for the message, such as `learn from`.
     """
     private = [table.name for table in schema.tables.values() if not table.public]
-    asked = word or (private[0] if len(private) == 1 else "")
-    found = [name for name in private if name.lower() == asked.lower()]
-    if not found:
+    wanted = word or (private[0] if len(private) == 1 else "")
+    matches = [name for name in private if name.lower() == wanted.lower()]
+    if not matches:
         raise BadSchema(f"say which table to {task}: {', '.join(private)}.")
-    return found[0]
+    return matches[0]
 
 
 def column_named(columns: Mapping[str, Any], word: str, table: str) -> str:
     """Return a column as the schema spells it."""
     if word in columns:
         return word
-    found = [name for name in columns if name.lower() == word.lower()]
-    if len(found) != 1:
+    matches = [name for name in columns if name.lower() == word.lower()]
+    if len(matches) != 1:
         raise BadSchema(f"there is no column {word!r:.60} in {table}. There are: {', '.join(columns)}.")
-    return found[0]
+    return matches[0]

@@ -105,19 +105,19 @@ class Profile:
         progress(0.2, f"counting {len(sides)} columns")
         answer = data.run(plan)
         counts = answer.value.select(["rows", "rows_low", "rows_high"]).to_pylist()
-        columns, place = [], 0
+        columns, start = [], 0
         for side, group in zip(sides, plan.question.groups, strict=True):
             values = list(group.values or ())
             bars = [
                 {"label": side.labels.get(value, str(value)), "missing": value is None, **_cell(cell)}
-                for value, cell in zip(values, counts[place : place + len(values)], strict=True)
+                for value, cell in zip(values, counts[start : start + len(values)], strict=True)
             ]
-            place += len(values)
+            start += len(values)
             columns.append({"name": side.column, "type": side.type, "note": side.note, "bars": bars})
         receipts = () if answer.receipt is None else (answer.receipt,)
         result = {
             "table": self.tables(data.schema, parameters)[0],
-            "rows": _cell(counts[place]),
+            "rows": _cell(counts[start]),
             "columns": columns,
             "confidence": answer.confidence,
             "notes": list(answer.notes),
@@ -128,9 +128,9 @@ class Profile:
     def _plan(self, data: Dataset, parameters: Mapping[str, Any]) -> tuple[Plan, list[ProfileColumn]]:
         (table,) = self.tables(data.schema, parameters)
         sides = [_side(name, term, parameters["bins"]) for name, term in data.columns(table).items() if not term.unit]
-        shown = ", ".join(f"{side.sql} AS g{i}" for i, side in enumerate(sides))
+        selected = ", ".join(f"{side.sql} AS g{i}" for i, side in enumerate(sides))
         sets = ", ".join(f"(g{i})" for i in range(len(sides)))
-        sql = f"SELECT {shown}, COUNT(*) AS rows FROM {_quoted(table)} GROUP BY GROUPING SETS ({sets}, ())"  # noqa: S608
+        sql = f"SELECT {selected}, COUNT(*) AS rows FROM {_quoted(table)} GROUP BY GROUPING SETS ({sets}, ())"  # noqa: S608
         spend = wire.parse_loss(parameters["spend"])
         return data.plan(sql, spend=spend, confidence=parameters["confidence"]), sides
 
@@ -141,8 +141,8 @@ def _side(name: str, term: Expression, bins: int) -> ProfileColumn:
     if term.values is not None or term.type == "boolean":
         return ProfileColumn(name, term.type, column, labels)
     if not term.bounded:
-        there = {True: "missing", False: "present"}
-        return ProfileColumn(name, term.type, f"{column} IS NULL", there, "no public values or bounds to count by")
+        presence = {True: "missing", False: "present"}
+        return ProfileColumn(name, term.type, f"{column} IS NULL", presence, "no public values or bounds to count by")
     low, high = float(term.low or 0), float(term.high or 0)
     if term.type in ("date", "timestamp"):
         return _dates(name, term, int(low), int(high), bins)

@@ -112,15 +112,15 @@ class Query:
 def planned(data: Dataset, plan: Plan) -> Planned:
     """Convert a plan of the query language to the plan of a job."""
     nothing = Loss.nothing(data.account.cap.measure, data.account.cap.relation)
-    loss = sum((data.account.price(one) for one in plan.mechanisms), start=nothing)
+    loss = sum((data.account.price(mechanism) for mechanism in plan.mechanisms), start=nothing)
     if plan.finds and plan.loss is not None:  # groups are found first, in a separate charge
         loss = data.account.price(plan.loss)
-    own = loss
+    user_loss = loss
     if data.reader is not None:
-        own = loss + data.reader.price(data.reader.news(plan))
+        user_loss = loss + data.reader.price(data.reader.news(plan))
     return Planned(
         loss,
-        own,
+        user_loss,
         tuple(explain(plan, sql=False).splitlines()),
         tuple(expected_errors(plan)),
         tuple(plan.statements()),
@@ -138,17 +138,17 @@ def _cells(plan: Plan) -> int:
 
 def cells(answer: Answer) -> dict[str, Any]:
     """Return the answer for a page: columns, and rows of {value, low, high}; the first 2,000."""
-    known = set(answer.value.column_names)
-    limits = {name: (f"{name}_low", f"{name}_high") for name in answer.columns if f"{name}_low" in known}
+    column_names = set(answer.value.column_names)
+    limits = {name: (f"{name}_low", f"{name}_high") for name in answer.columns if f"{name}_low" in column_names}
     rows = []
     for row in answer.value.slice(0, _MOST_SHOWN).to_pylist():
-        shown = []
+        row_cells = []
         for name in answer.columns:
             cell = {"value": plain(row[name])}
             if name in limits:
                 cell |= {"low": plain(row[limits[name][0]]), "high": plain(row[limits[name][1]])}
-            shown.append(cell)
-        rows.append(shown)
+            row_cells.append(cell)
+        rows.append(row_cells)
     return {
         "columns": [{"name": name, "number": name in limits} for name in answer.columns],
         "rows": rows,

@@ -76,17 +76,17 @@ class PolicyTestReport:
     @property
     def passed(self) -> bool:
         """Return True if every case came out as expected."""
-        return not any(one.differs for one in self.outcomes)
+        return not any(outcome.differs for outcome in self.outcomes)
 
     def __str__(self) -> str:
         lines, failed = [], 0
-        for one in self.outcomes:
-            lines.append(f"{'FAIL' if one.differs else 'ok':>4}  {one.case.name}")
-            if one.differs:
+        for outcome in self.outcomes:
+            lines.append(f"{'FAIL' if outcome.differs else 'ok':>4}  {outcome.case.name}")
+            if outcome.differs:
                 failed += 1
-                lines += [f"      {difference}" for difference in one.differs]
+                lines += [f"      {difference}" for difference in outcome.differs]
                 if failed <= _EXPLAINED:
-                    lines += [f"        {reason}" for reason in one.verdict.reasons]
+                    lines += [f"        {reason}" for reason in outcome.verdict.reasons]
                 elif failed == _EXPLAINED + 1:
                     lines.append(f"        (reasons are told for the first {_EXPLAINED} such cases)")
         count = len(self.outcomes)
@@ -136,20 +136,20 @@ def _outcome(policy: Policy, case: PolicyTestCase, schema: Schema | None) -> Out
     if case.needs is not None and verdict.needs != case.needs:
         differs.append(f"expected that {case.needs} must agree, but it is {verdict.needs}")
     for table, columns in case.columns.items():
-        seen = _columns(verdict, table, schema)
-        if seen != columns:
-            differs.append(f"expected of {table} the columns {list(columns)}, but it is {list(seen)}")
+        visible = _columns(verdict, table, schema)
+        if visible != columns:
+            differs.append(f"expected of {table} the columns {list(columns)}, but it is {list(visible)}")
     for table, text in case.sees.items():
-        found = _select(verdict, table, schema)
-        if found != text:
-            differs.append(f"expected {table} as {text}, but it is {found}")
+        selected = _select(verdict, table, schema)
+        if selected != text:
+            differs.append(f"expected {table} as {text}, but it is {selected}")
     return Outcome(case, verdict, tuple(differs))
 
 
 def _columns(verdict: Verdict, table: str, schema: Schema | None) -> tuple[str, ...]:
     if schema is not None:
-        seen = views.visible(schema, verdict.view).get(table)
-        return () if seen is None else views.visible_columns(seen, schema.tables[table])
+        table_view = views.visible(schema, verdict.view).get(table)
+        return () if table_view is None else views.visible_columns(table_view, schema.tables[table])
     view = None if verdict.view is None else verdict.view.get(table)
     return () if view is None or view.columns is None else view.columns
 
@@ -180,22 +180,24 @@ def read_cases(text: str) -> list[PolicyTestCase]:
     page = parse(text)
     words = page.words(("given", "people", "cases"), ("cases",))
     shared = words["given"].words(_GIVEN) if "given" in words else {}
-    people = {name: one.words(_PERSON) for name, one in (words["people"].names() if "people" in words else {}).items()}
-    cases = [_case(one, shared, people) for one in (words["cases"].items() if "cases" in words else [])]
+    people = {
+        name: node.words(_PERSON) for name, node in (words["people"].names() if "people" in words else {}).items()
+    }
+    cases = [_case(node, shared, people) for node in (words["cases"].items() if "cases" in words else [])]
     if "cases" in words and words["cases"].empty:
         words["cases"].say("there is no case. Write one")
     refuse(page.problems, "page of tests")
-    return [one for one in cases if one is not None]
+    return [case for case in cases if case is not None]
 
 
 def _case(
     part: YamlNode, shared: Mapping[str, YamlNode], people: Mapping[str, Mapping[str, YamlNode]]
 ) -> PolicyTestCase | None:
     words = part.words(_CASE, ("operation", "expect"))
-    own = words["given"].words(_GIVEN) if "given" in words else {}
-    who = own.get("who") or shared.get("who")
-    known = people.get(who.one_of(tuple(people)), {}) if who is not None else {}
-    given = {**shared, **known, **own}
+    case_facts = words["given"].words(_GIVEN) if "given" in words else {}
+    who = case_facts.get("who") or shared.get("who")
+    person_facts = people.get(who.one_of(tuple(people)), {}) if who is not None else {}
+    given = {**shared, **person_facts, **case_facts}
     if "operation" not in words or "expect" not in words:
         return None
     subject = _subject(given)
@@ -217,8 +219,8 @@ def _case(
         read_word(given, "loss", read_loss, None),
         expect == "allowed",
         read_word(words, "by", YamlNode.line, None),
-        read_word(words, "sees", lambda part: {name: one.text().strip() for name, one in part.names().items()}, {}),
-        read_word(words, "columns", lambda part: {name: one.lines() for name, one in part.names().items()}, {}),
+        read_word(words, "sees", lambda part: {name: node.text().strip() for name, node in part.names().items()}, {}),
+        read_word(words, "columns", lambda part: {name: node.lines() for name, node in part.names().items()}, {}),
         read_word(words, "needs", lambda part: part.whole(0, 2), None),
     )
 

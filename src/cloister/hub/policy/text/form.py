@@ -32,14 +32,14 @@ class SentForm(Protocol):
 def limits(policy: Policy) -> dict[str, str]:
     """Return the limits as the form shows them."""
     budget = policy.budget
-    asked = {one.needs: _shown(one.above) for one in budget.approvals}
+    thresholds = {approval.needs: _shown(approval.above) for approval in budget.approvals}
     return {
         "per_user": "" if budget.per_user is None else described(budget.per_user),
         "per_request": "" if budget.per_request is None else described(budget.per_request),
         "period_days": "" if budget.period is None else str(budget.period.days),
         "period": "" if budget.period is None else described(budget.period.loss),
-        "one_above": asked.get(1, ""),
-        "two_above": asked.get(2, ""),
+        "one_above": thresholds.get(1, ""),
+        "two_above": thresholds.get(2, ""),
     }
 
 
@@ -61,16 +61,16 @@ def edited(policy: Policy, sent: SentForm) -> str:
 
 
 def _limits(sent: SentForm) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
     for name, label in (("per_user", "Each person in all"), ("per_request", "One request")):
         loss = _loss(sent, name, label)
         if loss:
-            found[name] = loss
+            limits[name] = loss
     period, days = _loss(sent, "period", "Everybody within some days"), sent.get("period_days", "").strip()
     if period or days:
         if not (period and days):
             raise BadForm("'Everybody within some days' needs both a loss and a number of days.")
-        found["period"] = {"days": days, **period}
+        limits["period"] = {"days": days, **period}
     approvals = []
     for needs, name in (("1", "one_above"), ("2", "two_above")):
         text = sent.get(name, "").strip()
@@ -78,15 +78,15 @@ def _limits(sent: SentForm) -> dict[str, Any]:
             above = text if text == "nothing" else _loss(sent, name, "Somebody must agree above")
             approvals.append({"above": above, "needs": needs})
     if approvals:
-        found["approvals"] = approvals
-    return found
+        limits["approvals"] = approvals
+    return limits
 
 
 def _roles(before: Mapping[str, Any], sent: SentForm) -> dict[str, Any]:
     """Return roles by their position in the form: `role-1-name` …; without those that have no name or are removed."""
     after: dict[str, Any] = {}
-    for place in sent.all("role"):
-        field = f"role-{place}"
+    for number in sent.all("role"):
+        field = f"role-{number}"
         name = sent.get(f"{field}-name", "").strip()
         if not name or sent.get(f"{field}-gone", ""):
             continue

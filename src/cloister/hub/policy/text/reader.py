@@ -104,10 +104,10 @@ def _joins(part: YamlNode) -> tuple[tuple[str, ...], ...] | None:
     if part.node.value == "any":
         return None
     lines = []
-    for one in part.items():
-        lines.append(one.lines())
+    for entry in part.items():
+        lines.append(entry.lines())
         if len(lines[-1]) < 2:
-            one.say("each line lists two or more tables, such as [visits, wards]; or write joins: any")
+            entry.say("each line lists two or more tables, such as [visits, wards]; or write joins: any")
     return tuple(lines)
 
 
@@ -140,37 +140,37 @@ def _budget(part: YamlNode, reviewers: tuple[str, ...]) -> Budget:
         problem = cost.incomparable(lifetime, lifetime)
         if problem:
             words["lifetime"].say(problem)
-        for place, limit in cost.limits(budget) if not problem else []:
+        for path, limit in cost.limits(budget) if not problem else []:
             why = cost.incomparable(lifetime, limit)
             if why:
-                word, _, rest = place.partition("[")
+                word, _, rest = path.partition("[")
                 words[word].say(f"line {rest.rstrip(']')}: {why}" if rest else why)
-    if any(one.needs > 1 + len(reviewers) for one in approvals):
+    if any(approval.needs > 1 + len(reviewers) for approval in approvals):
         words["approvals"].say("two people must agree, and only the owner may. Name reviewers")
     return budget
 
 
 def _period(part: YamlNode) -> Period | None:
     words = part.words(("days", "epsilon", "rho", "delta"), ("days",))
-    loss = read_loss(part, {name: one for name, one in words.items() if name != "days"})
+    loss = read_loss(part, {name: node for name, node in words.items() if name != "days"})
     days = words["days"].whole(1, _DAYS) if "days" in words else 1
     return None if loss is None else Period(days, loss)
 
 
 def _approvals(part: YamlNode, nothing: Loss) -> tuple[Approval, ...]:
-    found: list[Approval] = []
-    for one in part.items():
-        words = one.words(("above", "needs"), ("above", "needs"))
+    approvals: list[Approval] = []
+    for entry in part.items():
+        words = entry.words(("above", "needs"), ("above", "needs"))
         if set(words) != {"above", "needs"}:
             continue
         always = words["above"].node.value == _NOTHING
         above = nothing if always else read_loss(words["above"])
         needs = words["needs"].whole(1, 2)
-        if above is not None and any(above == known.above for known in found):
-            one.say("two lines speak of the same loss. Keep one")
+        if above is not None and any(above == approval.above for approval in approvals):
+            entry.say("two lines speak of the same loss. Keep one")
         elif above is not None:
-            found.append(Approval(above, needs))
-    return tuple(found)
+            approvals.append(Approval(above, needs))
+    return tuple(approvals)
 
 
 # Checks against the schema, and notes
@@ -180,22 +180,22 @@ def _schema_problems(policy: Policy, schema: Schema | None) -> list[str]:
     if schema is None:
         return []
     named = {name.lower(): table for name, table in schema.tables.items()}
-    shown = [(named.get(name.lower()), one) for role in policy.roles for name, one in (role.tables or {}).items()]
-    if sum(views.work_of(one, table) for table, one in shown if table is not None) > 4 * views.MOST_WORK:
+    pairs = [(named.get(name.lower()), view) for role in policy.roles for name, view in (role.tables or {}).items()]
+    if sum(views.work_of(view, table) for table, view in pairs if table is not None) > 4 * views.MOST_WORK:
         return ["roles: all rules together name columns with many categories too often. Write fewer rules"]
-    found = [
+    problems = [
         f"roles.{role.name}.tables.{table}: {problem}"
         for role in policy.roles
         for table, problem in views.problems(role.tables or {}, schema)
     ]
-    known = {name.lower() for name in schema.tables}
+    existing = {name.lower() for name in schema.tables}
     for line in policy.joins or ():
-        found += [
+        problems += [
             f"joins: there is no table {name:.60} in the schema. There are: {views.short_list(schema.tables)}"
             for name in line
-            if name.lower() not in known
+            if name.lower() not in existing
         ]
-    return found
+    return problems
 
 
 def _notes(policy: Policy, operations: tuple[str, ...], schema: Schema | None) -> Iterable[str]:

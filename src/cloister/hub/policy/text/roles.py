@@ -23,7 +23,7 @@ _ROLE = ("who", "may", "purposes", "tables", "by_request")
 
 def read_roles(part: YamlNode, purposes: tuple[str, ...]) -> tuple[Role, ...]:
     """Read every role, in the order of the text. `purposes` are the policy's, which a role may narrow."""
-    roles = tuple(_role(name, one, purposes) for name, one in part.names().items())
+    roles = tuple(_role(name, node, purposes) for name, node in part.names().items())
     if part.empty:
         part.say("a policy without roles allows nothing. Name one")
     return roles
@@ -69,7 +69,9 @@ def _who(part: YamlNode) -> Who:
         False,
         read_word(words, "people", read_emails, ()),
         read_word(words, "organisations", YamlNode.lines, ()),
-        read_word(words, "roles", lambda part: tuple(word for one in part.items() if (word := one.one_of(ROLES))), ()),
+        read_word(
+            words, "roles", lambda part: tuple(word for entry in part.items() if (word := entry.one_of(ROLES))), ()
+        ),
         read_word(words, "countries", read_countries, ()),
         read_word(words, "networks", _networks, ()),
         start,
@@ -79,15 +81,15 @@ def _who(part: YamlNode) -> Who:
 
 
 def _networks(part: YamlNode) -> tuple[Network, ...]:
-    found: list[Network] = []
-    for one in part.items():
-        text = one.line()
+    networks: list[Network] = []
+    for entry in part.items():
+        text = entry.line()
         try:
-            found.append(ip_network(text))
+            networks.append(ip_network(text))
         except ValueError:
             if text:
-                one.say(f"{text:.60} is not a network. Write it like 10.0.0.0/8, with zeros behind the prefix")
-    return tuple(found)
+                entry.say(f"{text:.60} is not a network. Write it like 10.0.0.0/8, with zeros behind the prefix")
+    return tuple(networks)
 
 
 def _hours(part: YamlNode) -> Hours | None:
@@ -108,14 +110,14 @@ def _hours(part: YamlNode) -> Hours | None:
 
 
 def _tables(part: YamlNode) -> dict[str, TableView]:
-    found: dict[str, TableView] = {}
-    for name, one in part.names().items():
-        if name.lower() in (known.lower() for known in found):
-            one.say("it differs from another only in case. Keep one")
-        found[name] = TableView() if one.node.value == "all" else _view(one)
+    views: dict[str, TableView] = {}
+    for name, entry in part.names().items():
+        if name.lower() in (other.lower() for other in views):
+            entry.say("it differs from another only in case. Keep one")
+        views[name] = TableView() if entry.node.value == "all" else _view(entry)
     if part.empty:
         part.say("no table is listed, so nothing is seen. Name one, or leave the line out for all")
-    return found
+    return views
 
 
 def _view(part: YamlNode) -> TableView:
@@ -127,7 +129,7 @@ def _view(part: YamlNode) -> TableView:
         words["columns"].say("no column is listed. Name one, or leave the line out for all")
     rows = _rule(words["rows"]) if "rows" in words else None
     transforms = (
-        {name: _rule(one) for name, one in words["transforms"].names().items()} if "transforms" in words else {}
+        {name: _rule(entry) for name, entry in words["transforms"].names().items()} if "transforms" in words else {}
     )
     listed = None if columns is None else {name.lower() for name in columns}
     for name in transforms:
@@ -162,17 +164,17 @@ def read_purposes(part: YamlNode) -> tuple[str, ...]:
 
 def read_emails(part: YamlNode) -> tuple[str, ...]:
     """Read a list of e-mail addresses, in lower case."""
-    found = tuple(dict.fromkeys(word.lower() for word in part.lines()))
-    for word in found:
+    addresses = tuple(dict.fromkeys(word.lower() for word in part.lines()))
+    for word in addresses:
         if not _EMAIL.fullmatch(word):
             part.say(f"{word:.60} is not an e-mail address. Write somebody@example.org")
-    return found
+    return addresses
 
 
 def read_countries(part: YamlNode) -> tuple[str, ...]:
     """Read a list of countries, each as two capital letters."""
-    found = tuple(dict.fromkeys(word.upper() for word in part.lines()))
-    for word in found:
+    countries = tuple(dict.fromkeys(word.upper() for word in part.lines()))
+    for word in countries:
         if not re.fullmatch("[A-Z]{2}", word):
             part.say(f"{word:.60} is not a country. Write two letters, such as AT")
-    return found
+    return countries

@@ -69,16 +69,16 @@ def view_in_words(view: TableView, owner: bool = False) -> str:
         for name, text in view.transforms.items()
     ]
     if view.rows is not None:
-        told = owner or _told(view, view.rows)
-        parts.append(f"only rows where {view.rows}" if told else "only some rows, by columns you do not see")
+        visible = owner or _told(view, view.rows)
+        parts.append(f"only rows where {view.rows}" if visible else "only some rows, by columns you do not see")
     return ", ".join(parts)
 
 
 def _told(view: TableView, text: str, *also: str) -> bool:
     if view.columns is None:
         return True
-    seen = {name.lower() for name in (*view.columns, *also)}
-    return all(node.name.lower() in seen for node in expression(text).find_all(exp.Column))
+    visible = {name.lower() for name in (*view.columns, *also)}
+    return all(node.name.lower() in visible for node in expression(text).find_all(exp.Column))
 
 
 def _people(people: tuple[str, ...], reader: str | None) -> str:

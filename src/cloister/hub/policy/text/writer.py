@@ -57,8 +57,8 @@ def _budget(budget: Budget) -> dict[str, Any]:
         stated["period"] = {"days": str(budget.period.days), **plain_loss(budget.period.loss)}
     if budget.approvals:
         stated["approvals"] = [
-            {"above": plain_loss(one.above) if one.above.amount else "nothing", "needs": str(one.needs)}
-            for one in budget.approvals
+            {"above": plain_loss(approval.above) if approval.above.amount else "nothing", "needs": str(approval.needs)}
+            for approval in budget.approvals
         ]
     return stated
 

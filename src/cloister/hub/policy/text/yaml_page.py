@@ -46,7 +46,7 @@ class YamlNode:
     def say(self, sentence: str) -> None:
         """Record a problem here, with its way out. Reading ends after very many: each takes time to describe."""
         if len(self.problems) >= _MOST_PROBLEMS:
-            first = "".join(f"\n  {number}. {one}." for number, one in enumerate(self.problems[:20], 1))
+            first = "".join(f"\n  {number}. {problem}." for number, problem in enumerate(self.problems[:20], 1))
             raise BadPolicy(f"the page has more than {_MOST_PROBLEMS:,} problems. Correct these first:{first}")
         self.problems.append(f"line {self.node.line}, {self.path or 'the page'}: {sentence}")
 
@@ -62,30 +62,30 @@ class YamlNode:
             return {}
         if self._too_many():
             return {}
-        found: dict[str, YamlNode] = {}
+        parts: dict[str, YamlNode] = {}
         for key, value in self.node.value:
             name = key.value if key.kind == "text" else ""
             part = YamlNode(value, f"{self.path}.{name}" if self.path else name, self.problems)
             if not name or not name.isprintable() or len(name) > 200:
                 part.say("give it a short printable name")
-            elif name in found:
+            elif name in parts:
                 part.say("it is written twice. Keep one")
             else:
-                found[name] = part
-        return found
+                parts[name] = part
+        return parts
 
     def words(self, known: Sequence[str], required: Sequence[str] = ()) -> "dict[str, YamlNode]":
         """Return a mapping whose keys must all be known."""
-        found = self.names()
-        for name in [name for name in found if name not in known]:
+        parts = self.names()
+        for name in [name for name in parts if name not in known]:
             close = _near(name, known)
             hint = f"Did you mean {close[0]}" if close else f"Words here are {', '.join(known)}"
-            found.pop(name).say(f"the word {name:.40} is unknown. {hint}")
+            parts.pop(name).say(f"the word {name:.40} is unknown. {hint}")
         if self.node.kind == "map":
             for name in required:
-                if name not in found:
+                if name not in parts:
                     self.say(f"{name} is missing. Add it")
-        return found
+        return parts
 
     def items(self) -> "list[YamlNode]":
         """Return the entries of a list."""
@@ -120,14 +120,14 @@ class YamlNode:
 
     def lines(self) -> tuple[str, ...]:
         """Return a list of short texts, each once."""
-        found: dict[str, None] = {}
+        words: dict[str, None] = {}
         for part in self.items():
             word = part.line()
-            if word in found:
+            if word in words:
                 part.say(f"{word:.60} is listed twice. Keep one")
             elif word:
-                found[word] = None
-        return tuple(found)
+                words[word] = None
+        return tuple(words)
 
     def one_of(self, known: Sequence[str]) -> str:
         """Return one of some words."""
@@ -172,15 +172,15 @@ def parse(text: str) -> YamlNode:
     if not isinstance(text, str) or len(text) > _LONGEST:
         raise BadPolicy(f"a page is text of at most {_LONGEST:,} characters.")
     try:
-        found = strict_yaml.parse(text, fast=False)  # a published policy is read alike on every machine
+        root = strict_yaml.parse(text, fast=False)  # a published policy is read alike on every machine
     except YamlProblem as problem:
         raise BadPolicy(_PROBLEMS[problem.kind].format(place=problem.place)) from None
-    if found is None:
+    if root is None:
         raise BadPolicy("the page is empty. docs/guides/write-a-policy.md has a first one.")
-    for one in _walk(found):
-        if one.tag not in _PLAIN:
-            raise BadPolicy(f"tags ({one.tag:.40}, line {one.line}) are not offered here. Leave it out.")
-    return YamlNode(found, "", [])
+    for node in _walk(root):
+        if node.tag not in _PLAIN:
+            raise BadPolicy(f"tags ({node.tag:.40}, line {node.line}) are not offered here. Leave it out.")
+    return YamlNode(root, "", [])
 
 
 def to_yaml(raw: Mapping[str, Any]) -> str:
@@ -203,16 +203,16 @@ _AsText.yaml_implicit_resolvers = {}
 def _walk(top: YamlValue) -> Iterator[YamlValue]:
     rest = [top]
     while rest:
-        one = rest.pop()
-        yield one
-        if one.kind == "map":
-            rest.extend(part for pair in one.value for part in pair)
-        elif one.kind == "list":
-            rest.extend(one.value)
+        node = rest.pop()
+        yield node
+        if node.kind == "map":
+            rest.extend(part for pair in node.value for part in pair)
+        elif node.kind == "list":
+            rest.extend(node.value)
 
 
-def _near(word: str, known: Sequence[str]) -> list[str]:
-    return get_close_matches(word, known[:_MOST_COMPARED], n=1)
+def _near(word: str, words: Sequence[str]) -> list[str]:
+    return get_close_matches(word, words[:_MOST_COMPARED], n=1)
 
 
 def _or(words: Sequence[str]) -> str:

@@ -108,26 +108,26 @@ class Synthesise:
         """Return the cost, the planned measurements, and the error expected from their noise."""
         from cloister.synth.planning import plan
 
-        asked = self._asked(data, parameters)
-        made = plan(data, asked.method, spend=asked.making, rows=asked.rows, **asked.public)
-        asked.check_size(made.domain.names)
-        loss = data.account.price(asked.budget.loss)
-        own = loss if data.reader is None else data.reader.account.price(asked.budget.loss)
-        lines, notes = made.lines(), made.notes()
-        if asked.share:
-            lines += [f"{'score':<12}{asked.scoring} beside that buys errors that may be told"]
+        request = self._asked(data, parameters)
+        planned = plan(data, request.method, spend=request.making, rows=request.rows, **request.public)
+        request.check_size(planned.domain.names)
+        loss = data.account.price(request.budget.loss)
+        user_loss = loss if data.reader is None else data.reader.account.price(request.budget.loss)
+        lines, notes = planned.lines(), planned.notes()
+        if request.share:
+            lines += [f"{'score':<12}{request.scoring} beside that buys errors that may be told"]
         notes.append(f"A table here has at most {MOST_ROWS:,} rows and {MOST_CELLS:,} values.")
-        return Planned(loss, own, tuple(lines), tuple(made.errors()), (), tuple(notes))
+        return Planned(loss, user_loss, tuple(lines), tuple(planned.errors()), (), tuple(notes))
 
     def run(self, data: Dataset, parameters: Mapping[str, Any], progress: Progress) -> Done:
         """Make the table, score it on request, and sign the result."""
         from cloister.hub.jobs.job_types.synthesise.form import carry_out
         from cloister.hub.jobs.job_types.synthesise.result import shown
 
-        asked = self._asked(data, parameters)
-        made, score, receipts = carry_out(data, asked, progress)
+        request = self._asked(data, parameters)
+        table, score, receipts = carry_out(data, request, progress)
         progress(0.97, "signing the table")
-        return Done(shown(made, score, asked, data.account.book.key), receipts)
+        return Done(shown(table, score, request, data.account.book.key), receipts)
 
     def _asked(self, data: Dataset, parameters: Mapping[str, Any]) -> SynthesisRequest:
         (table,) = self.tables(data.schema, parameters)

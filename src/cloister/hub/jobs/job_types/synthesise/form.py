@@ -74,13 +74,13 @@ class SynthesisRequest:
 def read(data: Dataset, table: str, parameters: Mapping[str, Any]) -> SynthesisRequest:
     """Read parameters. Refuse what cannot be made, from public facts alone, with the way out."""
     terms = {name: term for name, term in data.columns(table).items() if not term.unit}
-    wanted = [one.strip() for one in parameters["columns"].split(",") if one.strip()]
+    wanted = [part.strip() for part in parameters["columns"].split(",") if part.strip()]
     if not wanted:  # a column without public values that is no replaceable text cannot be in the table
         columns = tuple(name for name, term in terms.items() if term.type == "text" or term.domain() or term.bounded)
         if not columns:
             raise BadSchema(f"no column of {table} has public bounds or categories. Ask its owner to give some.")
     else:
-        columns = tuple(column_named(terms, one, table) for one in wanted)
+        columns = tuple(column_named(terms, name, table) for name in wanted)
     share = Fraction(rational(parameters["score"], "score")) if parameters["score"] else Fraction(0)
     budget = budget_share(wire.parse_loss(parameters["spend"]), "the synthetic table", "generators")
     rows = int(parameters["rows"]) if parameters["rows"] else None
@@ -102,7 +102,7 @@ def carry_out(
     from cloister.synth.scoring.publishable import publishable_score
 
     upto = 0.8 if asked.share else 0.95
-    made = method_of(asked.method)(
+    table = method_of(asked.method)(
         data,
         spend=asked.making,
         rows=asked.rows or 1,
@@ -110,16 +110,16 @@ def carry_out(
         **asked.public,
     )
     if asked.rows is None:  # about the real number, from the released model; never more than can be stored
-        most = min(MOST_ROWS, MOST_CELLS // len(made.domain.names))
-        rows = max(1, min(most, round(made.made.model.total)))
-        made = made.redraw(rows)
-    assert made.receipt is not None
+        most = min(MOST_ROWS, MOST_CELLS // len(table.domain.names))
+        rows = max(1, min(most, round(table.made.model.total)))
+        table = table.redraw(rows)
+    assert table.receipt is not None
     if not asked.share:
-        return made, "", (made.receipt,)
+        return table, "", (table.receipt,)
     progress(0.85, "scoring the table")
     try:
-        score = publishable_score(data, made, spend=asked.scoring, **asked.public)
+        score = publishable_score(data, table, spend=asked.scoring, **asked.public)
     except CloisterError as error:  # the table is charged: release it without a score rather than lose it
-        return made, str(error), (made.receipt,)
+        return table, str(error), (table.receipt,)
     assert score.release.receipt is not None
-    return made, score, (made.receipt, score.release.receipt)
+    return table, score, (table.receipt, score.release.receipt)

@@ -43,14 +43,14 @@ def shown(
     sink = io.BytesIO()
     pq.write_table(rows, sink, compression="zstd")
     side = {**made.side, "score": None if isinstance(score, str) else score.to_json()}
-    told = sign_side(side, sink.getvalue(), key)
+    signed_side = sign_side(side, sink.getvalue(), key)
     return {
-        **told_of(told, rows),
+        **told_of(signed_side, rows),
         "columns": _pictures(made),
         "making": asked.making.to_json(),
         "scoring": asked.scoring.to_json() if asked.share else None,
         "unscored": score if isinstance(score, str) else "",
-        **signed(told, sink.getvalue(), key),
+        **signed(signed_side, sink.getvalue(), key),
     }
 
 
@@ -70,21 +70,21 @@ def told_of(side: Mapping[str, Any], rows: pa.Table) -> dict[str, Any]:
         "real": float(side["estimated rows of the real table"]),
         "unit": str(side["unit"]),
         "names": list(rows.column_names),
-        "first": [[_word(one) for one in row.values()] for row in rows.slice(0, _FIRST_ROWS).to_pylist()],
+        "first": [[_word(value) for value in row.values()] for row in rows.slice(0, _FIRST_ROWS).to_pylist()],
         "measured": [
             {
-                "columns": _names(one),
-                "cells": int(one["cells"]),
-                "noise": float(one["standard error"]),
-                "why": str(one["why"]),
+                "columns": _names(marginal),
+                "cells": int(marginal["cells"]),
+                "noise": float(marginal["standard error"]),
+                "why": str(marginal["why"]),
             }
-            for one in side["measured"]
+            for marginal in side["measured"]
         ],
         "ways": _ways(errors),
         "errors": [
-            {"columns": _names(one), "value": float(one["error"]), "from": str(one["known from"])}
-            for one in errors["marginals"]
-            if one["error"] is not None
+            {"columns": _names(marginal), "value": float(marginal["error"]), "from": str(marginal["known from"])}
+            for marginal in errors["marginals"]
+            if marginal["error"] is not None
         ],
         "score": None if score is None else _score(score),
     }
@@ -92,29 +92,29 @@ def told_of(side: Mapping[str, Any], rows: pa.Table) -> dict[str, Any]:
 
 def pictures_of_rows(rows: pa.Table, table: Table, real: float) -> list[dict[str, Any]]:
     """Estimate the number of real rows of each value from synthetic rows, where there is no model."""
-    found = []
+    pictures = []
     for name in rows.column_names:
         axis = read_axis(table.columns[name], _BINS)
         if not axis.pseudonym:
             counts = np.bincount(axis.place(rows.column(name)), minlength=axis.size) * (real / len(rows))
-            found.append(_picture(axis, counts, None))
-    return found
+            pictures.append(_picture(axis, counts, None))
+    return pictures
 
 
-def _names(one: Mapping[str, Any]) -> list[str]:
-    return [str(name) for name in one["columns"]]
+def _names(marginal: Mapping[str, Any]) -> list[str]:
+    return [str(name) for name in marginal["columns"]]
 
 
 def _score(score: Mapping[str, Any]) -> dict[str, Any]:
     """Return a score for its page, with its numbers."""
-    ways = {way: score[way] for way in ("one-way error", "two-way error")}
-    columns = [{"column": str(one["column"]), **_three(one)} for one in score["columns"]]
-    told = {way: None if one is None else _three(one) for way, one in ways.items()}
-    return {**score, **told, "pairs": int(score["pairs"]), "columns": columns}
+    ways = {kind: score[kind] for kind in ("one-way error", "two-way error")}
+    columns = [{"column": str(column["column"]), **_three(column)} for column in score["columns"]]
+    errors = {kind: None if error is None else _three(error) for kind, error in ways.items()}
+    return {**score, **errors, "pairs": int(score["pairs"]), "columns": columns}
 
 
-def _three(one: Mapping[str, Any]) -> dict[str, float]:
-    return {end: float(one[end]) for end in ("value", "low", "high")}
+def _three(estimate: Mapping[str, Any]) -> dict[str, float]:
+    return {end: float(estimate[end]) for end in ("value", "low", "high")}
 
 
 def _ways(errors: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -122,21 +122,23 @@ def _ways(errors: Mapping[str, Any]) -> list[dict[str, Any]]:
     margin = float(errors.get("margin of these means (95 %)", 0.0))
     means = errors.get("mean over marginals of so many columns", {})
     return [
-        {"columns": int(way), "value": value, "low": max(0.0, value - margin), "high": min(1.0, value + margin)}
-        for way, value in ((way, float(mean)) for way, mean in means.items())
+        {"columns": int(size), "value": value, "low": max(0.0, value - margin), "high": min(1.0, value + margin)}
+        for size, value in ((key, float(mean)) for key, mean in means.items())
     ]
 
 
-def _pictures(made: "SyntheticTable") -> list[dict[str, Any]]:
+def _pictures(table: "SyntheticTable") -> list[dict[str, Any]]:
     """Estimate the number of real rows of each value from the released model."""
-    noise = {one.places: float(np.max(one.sigma)) for one in made.made.measured if len(one.places) == 1}
-    found = []
-    for axis in made.domain.modelled:
-        place = made.domain.places[axis.name]
-        counts = made.made.model.marginal((place,)).ravel()
-        sigma = noise.get((place,))
-        found.append(_picture(axis, counts, sigma))
-    return found
+    noise = {
+        marginal.places: float(np.max(marginal.sigma)) for marginal in table.made.measured if len(marginal.places) == 1
+    }
+    pictures = []
+    for axis in table.domain.modelled:
+        index = table.domain.places[axis.name]
+        counts = table.made.model.marginal((index,)).ravel()
+        sigma = noise.get((index,))
+        pictures.append(_picture(axis, counts, sigma))
+    return pictures
 
 
 def _picture(axis: Axis, counts: NDArray[Any], sigma: float | None) -> dict[str, Any]:
@@ -152,11 +154,11 @@ def _labels(axis: Axis) -> list[str]:
     if axis.ends is None or axis.type in ("date", "timestamp"):
         return axis.labels()
     if axis.type == "integer":
-        ends = [axis.value(one) for one in axis.ends[:-1]] + [axis.value(math.floor(axis.ends[-1])) + 1]
-        told = [f"{low:,} to {high - 1:,}" if high - low > 1 else f"{low:,}" for low, high in pairwise(ends)]
+        ends = [axis.value(end) for end in axis.ends[:-1]] + [axis.value(math.floor(axis.ends[-1])) + 1]
+        labels = [f"{low:,} to {high - 1:,}" if high - low > 1 else f"{low:,}" for low, high in pairwise(ends)]
     else:
-        told = [f"{low:,.4g} to {high:,.4g}" for low, high in pairwise(axis.ends)]
-    return [*told, "missing"] if axis.nullable else told
+        labels = [f"{low:,.4g} to {high:,.4g}" for low, high in pairwise(axis.ends)]
+    return [*labels, "missing"] if axis.nullable else labels
 
 
 def _figure(value: float, sigma: float | None) -> dict[str, float | None]:

@@ -108,12 +108,12 @@ class Train:
         """Return the cost, and the errors expected in theory."""
         from cloister.hub.jobs.job_types.train.training import expected, rehearse
 
-        asked = self._asked(data, parameters)
-        laws = rehearse(data, asked)
-        loss = data.account.price(asked.budget.loss)
-        own = loss if data.reader is None else data.reader.account.price(asked.budget.loss)
-        errors, notes = expected(data, asked, laws)
-        return Planned(loss, own, (*asked.lines(data.unit), *_noise(laws)), tuple(errors), (), tuple(notes))
+        request = self._asked(data, parameters)
+        laws = rehearse(data, request)
+        loss = data.account.price(request.budget.loss)
+        user_loss = loss if data.reader is None else data.reader.account.price(request.budget.loss)
+        errors, notes = expected(data, request, laws)
+        return Planned(loss, user_loss, (*request.lines(data.unit), *_noise(laws)), tuple(errors), (), tuple(notes))
 
     def run(self, data: Dataset, parameters: Mapping[str, Any], progress: Progress) -> Done:
         """Fit, evaluate on request, and sign the result."""
@@ -121,15 +121,15 @@ class Train:
         from cloister.hub.jobs.job_types.train.training import carry_out, rehearse
         from cloister.learn.persistence import pack
 
-        asked = self._asked(data, parameters)
+        request = self._asked(data, parameters)
         progress(0.02, "rehearsing on nobody")
-        steps = len(rehearse(data, asked))
+        steps = len(rehearse(data, request))
         progress(0.05, "training")
-        model, evaluation, receipt = carry_out(data, asked, steps, progress)
+        model, evaluation, receipt = carry_out(data, request, steps, progress)
         progress(0.97, "signing the model")
         file = pack(model, data.account.book.key)
         result = {
-            **card(model, asked),
+            **card(model, request),
             "unit": str(data.unit),
             "evaluation": None if evaluation is None else evaluation.to_json(),
             "key": str(data.account.book.key.public),
@@ -143,6 +143,6 @@ class Train:
 
 
 def _noise(laws: list[Any]) -> list[str]:
-    names = ", ".join(dict.fromkeys(one.name for one in laws))
+    names = ", ".join(dict.fromkeys(law.name for law in laws))
     steps = f"{len(laws)} step{'' if len(laws) == 1 else 's'}"
     return [f"{'noise':<11}{names}, in {steps} under one charge"]

@@ -112,14 +112,14 @@ class TrainingRequest:
 
     def lines(self, unit: Unit) -> list[str]:
         """Return the plan in words."""
-        found = [("train", f"{self.offer.name}: {self.offer.about}")]
+        pairs = [("train", f"{self.offer.name}: {self.offer.about}")]
         if self.target:
-            found.append(("target", self.target))
-        found += [("features", ", ".join(self.features)), ("table", f"{self.table}; protects {unit}")]
-        found.append(("cost", str(self.budget.loss)))
+            pairs.append(("target", self.target))
+        pairs += [("features", ", ".join(self.features)), ("table", f"{self.table}; protects {unit}")]
+        pairs.append(("cost", str(self.budget.loss)))
         if self.share:
-            found += [("  model", str(self.training)), ("  evaluation", f" {self.evaluation}")]
-        return [f"{word:<11}{text}" for word, text in found]
+            pairs += [("  model", str(self.training)), ("  evaluation", f" {self.evaluation}")]
+        return [f"{word:<11}{text}" for word, text in pairs]
 
 
 def read(data: Dataset, table: str, parameters: Mapping[str, Any]) -> TrainingRequest:
@@ -127,9 +127,9 @@ def read(data: Dataset, table: str, parameters: Mapping[str, Any]) -> TrainingRe
     offer = OFFERS[parameters["estimator"]]
     terms = {name: term for name, term in data.columns(table).items() if not term.unit}
     target = column_named(terms, parameters["target"], table) if offer.predicts else ""
-    wanted = [one.strip() for one in parameters["features"].split(",") if one.strip()]
+    wanted = [part.strip() for part in parameters["features"].split(",") if part.strip()]
     if wanted:
-        features = tuple(column_named(terms, one, table) for one in wanted)
+        features = tuple(column_named(terms, name, table) for name in wanted)
     else:
         features = tuple(name for name, term in terms.items() if name != target and _fits(offer, term))
     if target in features or not features:

@@ -84,7 +84,7 @@ def carry_out(
     Privacy: the spend, for the unit of the dataset, charged to the dataset and to the user in one entry. Units held
         out are not used for the fit, and all others are not used for the evaluation.
     """
-    learned, held = sides(data, HELD_BACK) if asked.share else (data, None)
+    learned, held_out = sides(data, HELD_BACK) if asked.share else (data, None)
     done = itertools.count(1)
 
     def told() -> None:
@@ -95,11 +95,11 @@ def carry_out(
         watched = _Watched.of(meter, asked.budget.loss)
         watched.told = told  # type: ignore[attr-defined]
         model = fit_within(watched, asked.offer.make(asked.training, asked.parts), learned, **asked.fit)
-        if held is None:
+        if held_out is None:
             return model, None
-        return model, evaluate(watched, asked.evaluation, model, _trial(held, asked))
+        return model, evaluate(watched, asked.evaluation, model, _trial(held_out, asked))
 
-    (model, found), receipt = release_steps(
+    (model, evaluation), receipt = release_steps(
         all_steps,
         accounts=[data.account, *([] if data.reader is None else [data.reader.account])],
         spend=asked.budget.loss,
@@ -119,22 +119,22 @@ def carry_out(
         receipt=receipt,
     )
     model.loss_ = replace(model.loss_, amount=asked.budget.loss.amount)
-    return model, found, receipt
+    return model, evaluation, receipt
 
 
-def _request(data: Dataset, asked: TrainingRequest) -> str:
-    text = f"train {asked.offer.name} {asked.fit!r}, parts {asked.parts or 'usual'}"
-    if asked.share:
-        text += f", {asked.share} of the spend for an evaluation by {asked.group or 'nothing'}"
+def _request(data: Dataset, request: TrainingRequest) -> str:
+    text = f"train {request.offer.name} {request.fit!r}, parts {request.parts or 'usual'}"
+    if request.share:
+        text += f", {request.share} of the spend for an evaluation by {request.group or 'nothing'}"
     return text if data.reader is None else data.reader.request(text)
 
 
-def _trial(data: PrivateData, asked: TrainingRequest) -> Trial:
-    names = tuple(dict.fromkeys((*asked.features, asked.target, *([asked.group] if asked.group else []))))
-    term = asked.terms[asked.target]
-    ends = (float(term.low or 0), float(term.high or 0)) if asked.offer.predicts == "number" else None
-    groups = tuple(asked.terms[asked.group].domain() or ()) if asked.group else ()
-    return Trial(data.relation(asked.table, names), asked.features, asked.target, asked.group, groups, ends)
+def _trial(data: PrivateData, request: TrainingRequest) -> Trial:
+    names = tuple(dict.fromkeys((*request.features, request.target, *([request.group] if request.group else []))))
+    term = request.terms[request.target]
+    ends = (float(term.low or 0), float(term.high or 0)) if request.offer.predicts == "number" else None
+    groups = tuple(request.terms[request.group].domain() or ()) if request.group else ()
+    return Trial(data.relation(request.table, names), request.features, request.target, request.group, groups, ends)
 
 
 # What can be said beforehand
@@ -163,8 +163,8 @@ def expected(data: Dataset, asked: TrainingRequest, laws: list[Any]) -> tuple[li
             f"{name} protects single rows. One {data.unit.name} has up to {relation.rows_each}: each may cost {each}."
         )
     if asked.share:
-        one = f"one {data.unit.name} in {HELD_BACK}"
-        notes.append(f"The model learns from all but {one}; those it is tried on. Who is held back never changes.")
+        held_out = f"one {data.unit.name} in {HELD_BACK}"
+        notes.append(f"The model learns from all but {held_out}; those it is tried on. Who is held back never changes.")
         if hint and asked.offer.predicts == "class":
             margin = 100 * SURE * expected_error(asked.evaluation, relation, hint / HELD_BACK, _compared(asked))
             errors.append(("accuracy of the evaluation, noise alone", f"± {margin:.2g} percentage points"))
@@ -174,42 +174,42 @@ def expected(data: Dataset, asked: TrainingRequest, laws: list[Any]) -> tuple[li
     return errors, notes
 
 
-def _unknown(asked: TrainingRequest, rows: float | None) -> list[str]:
+def _unknown(request: TrainingRequest, rows: float | None) -> list[str]:
     """Return what no theory says beforehand."""
-    name = asked.offer.name
-    if asked.offer.predicts == "class":
+    name = request.offer.name
+    if request.offer.predicts == "class":
         return [f"No theory says how accurate a {name} will be. An evaluation does, for a share of the spend."]
-    if not asked.offer.predicts:
+    if not request.offer.predicts:
         return [f"No theory says beforehand how far a {name} is off."]
     return [] if rows else ["How far coefficients are off depends on the number of rows, which is not public here."]
 
 
-def _compared(asked: TrainingRequest) -> int:
+def _compared(request: TrainingRequest) -> int:
     """Return the number of counts in the evaluation of a classifier."""
-    target = asked.terms[asked.target]
+    target = request.terms[request.target]
     classes = len(target.domain() or ()) - target.nullable
-    groups = len(asked.terms[asked.group].domain() or ()) if asked.group else 1
+    groups = len(request.terms[request.group].domain() or ()) if request.group else 1
     return groups * (4 if classes == 2 else 2)
 
 
-def _coefficients(asked: TrainingRequest, laws: list[Any], rows: float, whole: int) -> list[tuple[str, str]]:
+def _coefficients(request: TrainingRequest, laws: list[Any], rows: float, row_weight: int) -> list[tuple[str, str]]:
     """Return the effect of noise on X'y on each coefficient: noise / (rows · variance), in the units of the data."""
     from cloister.learn.linear_model.engine_moments import ONE
 
-    goal = asked.terms[asked.target]
+    goal = request.terms[request.target]
     height = float(goal.high or 0) - float(goal.low or 0)
-    noise = float(laws[1].standard_error) / (ONE**2 * whole)
-    found = []
-    for name in asked.features:
-        term = asked.terms[name]
+    noise = float(laws[1].standard_error) / (ONE**2 * row_weight)
+    errors = []
+    for name in request.features:
+        term = request.terms[name]
         values = term.values if term.type != "boolean" else (False, True)
         if values is None:
             width = float(term.high or 0) - float(term.low or 0)
-            found.append((name, _plus_minus(height / width * noise / (rows / 12))))
+            errors.append((name, _plus_minus(height / width * noise / (rows / 12))))
         else:
             share = 1 / len(values)
-            found.append((f"{name}=…", _plus_minus(height * noise / (rows * share * (1 - share)))))
-    return found
+            errors.append((f"{name}=…", _plus_minus(height * noise / (rows * share * (1 - share)))))
+    return errors
 
 
 def _plus_minus(error: float) -> str:
