@@ -85,7 +85,9 @@ class TwoTables:
     def side(self) -> dict[str, Any]:
         """Return the measurements for both tables, and their total cost."""
         parts = {"parents": self.parent_table.side, "children with their parents": self.joined_table.side}
-        own = {name: {k: v for k, v in part.items() if k not in ("receipt", *PRICE)} for name, part in parts.items()}
+        measurements = {
+            name: {k: v for k, v in part.items() if k not in ("receipt", *PRICE)} for name, part in parts.items()
+        }
         return {
             "cloister": "two synthetic tables",
             "private": self.private,
@@ -94,7 +96,7 @@ class TwoTables:
             "unit": str(self.release.unit),
             "neighbours": str(self.loss.relation),
             "rows": {"parents": self.parents.num_rows, "children": self.children.num_rows},
-            **own,
+            **measurements,
             "receipt": None if self.receipt is None else json.loads(self.receipt.text()),
         }
 
@@ -105,41 +107,41 @@ class TwoTables:
         """
         import pyarrow.parquet as pq
 
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
+        directory = Path(folder)
+        directory.mkdir(parents=True, exist_ok=True)
         digests = {}
-        for made, rows in ((self.parent_table, self.parents), (self.joined_table, self.children)):
-            path = place / f"{made.domain.table}.parquet"
+        for synthetic, rows in ((self.parent_table, self.parents), (self.joined_table, self.children)):
+            path = directory / f"{synthetic.domain.table}.parquet"
             pq.write_table(rows, path)
-            digests[made.domain.table] = hashlib.sha256(path.read_bytes()).hexdigest()
-            _write(side_path(path), {**_side_of(made, rows), "sha256": digests[made.domain.table]})
-        return _write(place / f"{'-'.join(digests)}.side.json", {**self.side, "sha256": digests})
+            digests[synthetic.domain.table] = hashlib.sha256(path.read_bytes()).hexdigest()
+            _write(side_path(path), {**_side_of(synthetic, rows), "sha256": digests[synthetic.domain.table]})
+        return _write(directory / f"{'-'.join(digests)}.side.json", {**self.side, "sha256": digests})
 
 
-def _side_of(made: SyntheticTable, rows: "pa.Table") -> dict[str, Any]:
+def _side_of(synthetic: SyntheticTable, rows: "pa.Table") -> dict[str, Any]:
     """Return the metadata file of one table, restricted to its columns. The first column is the key."""
-    side, names = made.side, set(rows.column_names)
+    side, names = synthetic.side, set(rows.column_names)
     key = {"name": rows.column_names[0], "type": "text", "cells": 1, "pseudonym": True}
     errors = side["expected error"]
     return {
         **side,
         "rows": rows.num_rows,
-        "columns": [key, *(one for one in side["columns"] if one["name"] in names)],
+        "columns": [key, *(column for column in side["columns"] if column["name"] in names)],
         "never": [rule for rule in side["never"] if set(rule) <= names],
         "determines": [
             text
-            for text, (left, right) in zip(side["determines"], made.domain.determines, strict=True)
+            for text, (left, right) in zip(side["determines"], synthetic.domain.determines, strict=True)
             if {*left, right} <= names
         ],
         "expected error": {
             **errors,
-            "marginals": [one for one in errors["marginals"] if set(one["columns"]) <= names],
+            "marginals": [marginal for marginal in errors["marginals"] if set(marginal["columns"]) <= names],
         },
     }
 
 
-def _write(path: Path, told: Mapping[str, Any]) -> Path:
-    path.write_text(json.dumps(told, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+def _write(path: Path, metadata: Mapping[str, Any]) -> Path:
+    path.write_text(json.dumps(metadata, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
     return path
 
 
@@ -187,25 +189,25 @@ def two_tables(
     tell = progress or (lambda share, word: None)
     reader = getattr(ds, "reader", None)
     label = f"{reader.label}\n" if reader is not None and reader.label else ""
-    asked = {parent: list(above[0].names), child: list(beside[0].names), "bins": bins}
+    settings = {parent: list(above[0].names), child: list(beside[0].names), "bins": bins}
 
     def whole(meter: PrivacyFilter) -> list[tuple[Domain, GeneratorResult, tuple[DependentColumn, ...]]]:
-        found = []
+        results = []
         for number, (domain, relation) in enumerate((above, beside)):
-            own = BudgetShare(budget.part(Fraction(1, 2)))
-            inside, decided = learn_decided(Measurer(domain, relation, meter, own))
+            half = BudgetShare(budget.part(Fraction(1, 2)))
+            inside, decided = learn_decided(Measurer(domain, relation, meter, half))
 
             def part(share: float, word: str, start: float = 0.45 * number) -> None:
                 tell(start + 0.45 * share, word)
 
-            found.append((domain, tree_steps(inside, part), decided))
-        return found
+            results.append((domain, tree_steps(inside, part), decided))
+        return results
 
     (first, second), receipt = release_steps(
         whole,
         accounts=[ds.account, *([] if reader is None else [reader.account])],
         spend=budget.loss,
-        request=f"{label}synthesise {parent} and {child} as two tables {asked!r}",
+        request=f"{label}synthesise {parent} and {child} as two tables {settings!r}",
         unit=ds.tables.schema.unit,
         data_version=ds.version,
         source=source,
@@ -221,9 +223,9 @@ def two_tables(
     )
     generator = np.random.default_rng(int.from_bytes(source.bytes(32), "little"))
     keys = tuple(str(ds.tables.schema.tables[name].unit) for name in (parent, child))
-    made = _drawn(first, second, release, rows, keys, parent, generator, spend)
+    tables = _drawn(first, second, release, rows, keys, parent, generator, spend)
     tell(1.0, "done")
-    return made
+    return tables
 
 
 def _drawn(
