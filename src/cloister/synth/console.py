@@ -159,9 +159,8 @@ def check_paid(data: PrivateData, losses: Sequence[Loss]) -> None:
     Raises:
         OverBudget: with the amount requested, the amount left, and the difference.
     """
-    prices = [
-        data.account.price(budget_share(loss).loss) for loss in losses
-    ]  # as generators pay: an epsilon as its rho
+    # As generators pay: an epsilon as its rho.
+    prices = [data.account.price(budget_share(loss).loss) for loss in losses]
     data.account.book.balance(data.account.rules.key).add(sum(prices[1:], start=prices[0]))
 
 

@@ -186,8 +186,8 @@ def check_features(
         raise BadInput(f"a column has at most {ONE} cells here. Give fewer bins.")
     if not 1 <= len(features.listed) <= _MOST:
         raise BadInput(
-            f"{len(features.listed)} numbers and categories are too many for a covariance of all pairs; {_MOST} are the "
-            "most. Name fewer columns."
+            f"{len(features.listed)} numbers and categories are too many for a covariance of all pairs; {_MOST} are "
+            "the most. Name fewer columns."
         )
     named = isinstance(label, str) and label in domain.places
     if label is not None and not (named and not features.numeric(domain.places[label])):

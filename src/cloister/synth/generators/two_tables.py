@@ -241,18 +241,18 @@ def _drawn(
     """Sample rows of both tables. Post-processing: the models are paid for, so as many rows as possible are sampled."""
     import pyarrow as pa
 
-    domain, made, decided = second[0], second[1], tuple(one.settled(generator) for one in second[2])
+    domain, result, decided = second[0], second[1], tuple(column.settled(generator) for column in second[2])
 
     def draw(many: int) -> TwoTables:
         above = replace(SyntheticTable.draw_from(*first, release, many, generator), asked=spend)
         above, owners = _with_room(above, most_rows(domain, asked=rows is not None))
         names = pa.array([secrets.token_hex(8) for _ in range(len(above))], pa.string())
-        cells = _children(domain, made, first[0], above.cells(), owners, parent, generator)
-        found = decoded(domain, decided, cells, generator)
-        own = [name for name in found.column_names if not name.startswith(f"{parent}.")]
-        children = found.select(own).add_column(0, keys[1], names.take(pa.array(owners)))
+        cells = _children(domain, result, first[0], above.cells(), owners, parent, generator)
+        joined_rows = decoded(domain, decided, cells, generator)
+        child_columns = [name for name in joined_rows.column_names if not name.startswith(f"{parent}.")]
+        children = joined_rows.select(child_columns).add_column(0, keys[1], names.take(pa.array(owners)))
         parents = above.to_arrow().drop_columns([NUMBER]).add_column(0, keys[0], names)
-        joined = SyntheticTable.draw_from(domain, made, decided, release, len(owners), generator)
+        joined = SyntheticTable.draw_from(domain, result, decided, release, len(owners), generator)
         return TwoTables(parents, children, release, above, replace(joined, asked=spend))
 
     size, cut = unasked_rows(first[0], first[1].model.total) if rows is None else (rows, "")
@@ -278,18 +278,19 @@ def _with_room(above: SyntheticTable, most: int) -> tuple[SyntheticTable, Cells]
     numbers = above.to_arrow()[NUMBER].to_numpy()
     if int(numbers.sum()) > most:
         order = above.generator.permutation(len(above))  # parents are left out at random
-        kept = np.sort(order[np.cumsum(numbers[order]) <= most])
+        selected = np.sort(order[np.cumsum(numbers[order]) <= most])
         short = (
-            f"{len(kept):,} of {len(above):,} parents were kept: all children of all would be more than memory holds."
+            f"{len(selected):,} of {len(above):,} parents were kept: all children of all would be more than memory "
+            "holds."
         )
-        above = replace(above, value=above.to_arrow().take(pa.array(kept)), left_out=short)
-        numbers = numbers[kept]
+        above = replace(above, value=above.to_arrow().take(pa.array(selected)), left_out=short)
+        numbers = numbers[selected]
     return above, np.repeat(np.arange(len(above)), numbers)
 
 
 def _children(
     domain: Domain,
-    made: GeneratorResult,
+    result: GeneratorResult,
     above: Domain,
     parents: Cells,
     owners: Cells,
@@ -298,32 +299,35 @@ def _children(
 ) -> Cells:
     """Sample children given their parents: parents equal in what children depend on are handled together."""
     cells = np.zeros((len(owners), len(domain.shape)), dtype=np.int64)
-    of_parent = {place: above.names.index(axis.name[len(prefix) + 1 :]) for place, axis in _parental(domain, prefix)}
+    of_parent = {column: above.names.index(axis.name[len(prefix) + 1 :]) for column, axis in _parental(domain, prefix)}
     # Given a parent, a child depends only on those of its columns that were measured with a child's.
-    near = sorted({p for one in made.measured if set(one.places) - set(of_parent) for p in one.places} & set(of_parent))
-    known = parents[owners][:, [of_parent[place] for place in near]]
-    kinds, member = np.unique(known, axis=0, return_inverse=True)
+    near = sorted(
+        {p for marginal in result.measured if set(marginal.places) - set(of_parent) for p in marginal.places}
+        & set(of_parent)
+    )
+    parent_cells = parents[owners][:, [of_parent[column] for column in near]]
+    kinds, member = np.unique(parent_cells, axis=0, return_inverse=True)
     for number, kind in enumerate(kinds):
         inside = np.flatnonzero(member.ravel() == number)
-        cells[inside] = _alike(domain, made, near, kind, len(inside), generator)
+        cells[inside] = _alike(domain, result, near, kind, len(inside), generator)
     return cells
 
 
 def _parental(domain: Domain, prefix: str) -> list[tuple[int, Axis]]:
-    return [(place, axis) for place, axis in enumerate(domain.modelled) if axis.name.startswith(f"{prefix}.")]
+    return [(column, axis) for column, axis in enumerate(domain.modelled) if axis.name.startswith(f"{prefix}.")]
 
 
 def _alike(
-    domain: Domain, made: GeneratorResult, near: Sequence[int], kind: Cells, rows: int, generator: np.random.Generator
+    domain: Domain, result: GeneratorResult, near: Sequence[int], kind: Cells, rows: int, generator: np.random.Generator
 ) -> Cells:
     """Sample children of equal parents; relax the condition where the model has no such children."""
-    for kept in range(len(near), -1, -1):
+    for count in range(len(near), -1, -1):
         given: dict[int, Floats] = {
-            place: (np.arange(domain.shape[place]) == cell).astype(np.float64)
-            for place, cell in zip(near[:kept], kind[:kept].tolist(), strict=True)
+            column: (np.arange(domain.shape[column]) == cell).astype(np.float64)
+            for column, cell in zip(near[:count], kind[:count].tolist(), strict=True)
         }
         try:
-            return made.model.draw(rows, generator, given)
+            return result.model.draw(rows, generator, given)
         except BadInput:
             continue
     raise BadInput("the model of the children has no rows. Look at never in the schema.")
