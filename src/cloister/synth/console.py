@@ -57,7 +57,7 @@ def parse_workload(text: str) -> list[tuple[str, ...]]:
     >>> parse_workload("ward, age; ward, age, stay_days")
     [('ward', 'age'), ('ward', 'age', 'stay_days')]
     """
-    sets = [tuple(one.strip() for one in part.split(",")) for part in text.split(";") if part.strip()]
+    sets = [tuple(name.strip() for name in part.split(",")) for part in text.split(";") if part.strip()]
     if not sets or any(not all(names) or len(set(names)) < len(names) for names in sets):
         raise BadInput("a workload is sets of different columns: 'ward,age;ward,age,stay_days'.")
     return sets
@@ -69,14 +69,14 @@ def parse_cuts(texts: Sequence[str]) -> dict[str, list[str]]:
     >>> parse_cuts(["age=18, 65", "admitted=2025-07-01"])
     {'age': ['18', '65'], 'admitted': ['2025-07-01']}
     """
-    found: dict[str, list[str]] = {}
+    by_column: dict[str, list[str]] = {}
     for text in texts:
         name, _, listed = text.partition("=")
-        cuts = [one.strip() for one in listed.split(",")]
-        if not name.strip() or not all(cuts) or name.strip() in found:
+        cuts = [cut.strip() for cut in listed.split(",")]
+        if not name.strip() or not all(cuts) or name.strip() in by_column:
             raise BadInput(f"{text!r:.60} is no cuts of a column. Write age=18,65, and every column once.")
-        found[name.strip()] = cuts
-    return found
+        by_column[name.strip()] = cuts
+    return by_column
 
 
 def parse_share(text: str) -> Fraction:
@@ -97,14 +97,14 @@ def own_options(method: str, **given: Any) -> dict[str, Any]:
     Raises:
         BadInput: the method has no such option; the message names the methods that do.
     """
-    asked = {name: value for name, value in given.items() if value is not None}
-    for name in asked:
-        takers = [one for one in METHODS if name in signature(method_of(one)).parameters]
+    options = {name: value for name, value in given.items() if value is not None}
+    for name in options:
+        takers = [candidate for candidate in METHODS if name in signature(method_of(candidate)).parameters]
         if method not in takers:
             raise BadInput(
                 f"{method} takes no {name}. Leave it out, or choose a method that does: {', '.join(takers)}."
             )
-    return asked
+    return options
 
 
 def read_bins(
@@ -127,11 +127,11 @@ def read_bins(
     if not cuts:
         return usual
     domain, _ = read_domain(data, bins=usual, **asked)
-    own = {
+    column_cuts = {
         name: _cuts(domain.axis(name), data.tables.schema.tables[domain.table].columns[name], cuts[name])
         for name in cuts
     }
-    return {**dict.fromkeys(domain.names, usual), **own}
+    return {**dict.fromkeys(domain.names, usual), **column_cuts}
 
 
 def _cuts(axis: Axis, column: Column, texts: Sequence[str]) -> list[Any]:
@@ -140,9 +140,9 @@ def _cuts(axis: Axis, column: Column, texts: Sequence[str]) -> list[Any]:
         raise BadBounds(f"{column.name} is not cut: it is no number or date between public bounds.")
     low, high = (axis.number(end) for end in column.bounds)
     places = [axis.number(text) for text in texts]
-    if not all(low <= one <= high for one in places):
+    if not all(low <= position <= high for position in places):
         raise BadBounds(f"a cut of {column.name} lies beyond its bounds, {column.bounds[0]} and {column.bounds[1]}.")
-    return [axis.value(one) for one in places]
+    return [axis.value(position) for position in places]
 
 
 def shared_out(spend: Loss, share: Fraction | None) -> tuple[Loss, Loss | None]:
@@ -159,7 +159,8 @@ def check_paid(data: PrivateData, losses: Sequence[Loss]) -> None:
     Raises:
         OverBudget: with the amount requested, the amount left, and the difference.
     """
-    prices = [data.account.price(budget_share(one).loss) for one in losses]  # as generators pay: an epsilon as its rho
+    # As generators pay: an epsilon as its rho.
+    prices = [data.account.price(budget_share(loss).loss) for loss in losses]
     data.account.book.balance(data.account.rules.key).add(sum(prices[1:], start=prices[0]))
 
 
@@ -168,8 +169,8 @@ def add_score(side: Path, score: "PublishableScore") -> None:
 
     Privacy: the score is a release of its own and states its loss.
     """
-    told = {**json.loads(side.read_text(encoding="utf-8")), "score": score.to_json()}
-    side.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    metadata = {**json.loads(side.read_text(encoding="utf-8")), "score": score.to_json()}
+    side.write_text(json.dumps(metadata, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 # Scoring
@@ -195,8 +196,8 @@ class InDatabase:
         from cloister.data.tables import open_tables
         from cloister.synth.scoring.rows import usable
 
-        known = {name: one for name, one in self.table.columns.items() if usable(one)}
-        facts = {name: replace(one, nullable=True, confirmed=True) for name, one in known.items()}
+        columns = {name: column for name, column in self.table.columns.items() if usable(column)}
+        facts = {name: replace(column, nullable=True, confirmed=True) for name, column in columns.items()}
         tables = open_tables(self.address, Schema({self.table.name: Table(self.table.name, facts)}, ROW))
         try:
             return tables.engine.run(tables.view(self.table.name).sql(dialect=tables.engine.dialect))

@@ -23,8 +23,8 @@ def check_whole(name: str, value: Any, *, least: int = 1, most: int | None = Non
     """Refuse anything but a whole number in a range. With `none`, None is allowed too."""
     if value is None and none:
         return
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole or value < least or (most is not None and value > most):
+    integer = isinstance(value, int) and not isinstance(value, bool)
+    if not integer or value < least or (most is not None and value > most):
         reach = "" if most is None else f", and at most {most:,}"
         raise BadInput(f"{name} is a whole number of at least {least}{reach}{', or None' if none else ''}.")
 
@@ -47,7 +47,7 @@ def check_names(name: str, value: Any, *, none: bool = True) -> None:
     if value is None and none:
         return
     listed = isinstance(value, Iterable) and not isinstance(value, str | bytes) and not hasattr(value, "__next__")
-    if not listed or not all(isinstance(one, str) for one in value):
+    if not listed or not all(isinstance(entry, str) for entry in value):
         raise BadInput(f"{name} is a list of names.")
 
 

@@ -100,21 +100,25 @@ class PipelineRun:
     @property
     def passed(self) -> bool:
         """Return True if the last sample passed every test."""
-        last = max((one.draw for one in self.verdicts), default=0)
-        return all(one.passed for one in self.verdicts if one.draw == last)
+        last = max((verdict.draw for verdict in self.verdicts), default=0)
+        return all(verdict.passed for verdict in self.verdicts if verdict.draw == last)
 
     def representation(self) -> list[dict[str, Any]]:
         """Return the noisy counts that the rows were sampled from: a form of release without rows."""
         domain = self.table.domain
         return [
             {
-                "columns": list(domain.words(one.places)),
-                "cells": [domain.modelled[place].labels() for place in one.places] if not any(one.merges) else None,
-                "counts": one.counts.tolist(),
-                "standard error": float(one.sigma) if isinstance(one.sigma, float) else one.sigma.tolist(),
-                "why": one.why,
+                "columns": list(domain.words(marginal.places)),
+                "cells": [domain.modelled[column].labels() for column in marginal.places]
+                if not any(marginal.merges)
+                else None,
+                "counts": marginal.counts.tolist(),
+                "standard error": float(marginal.sigma)
+                if isinstance(marginal.sigma, float)
+                else marginal.sigma.tolist(),
+                "why": marginal.why,
             }
-            for one in self.table.made.measured
+            for marginal in self.table.made.measured
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -122,19 +126,19 @@ class PipelineRun:
         return {
             "passed": self.passed,
             "loss": self.table.loss.to_json(),
-            "stages": [{"stage": one.name, "did": one.did, "knew": one.knew} for one in self.stages],
+            "stages": [{"stage": stage.name, "did": stage.did, "knew": stage.knew} for stage in self.stages],
             "verdicts": [
-                {"test": one.test, "draw": one.draw, "passed": one.passed, "reason": one.reason}
-                for one in self.verdicts
+                {"test": verdict.test, "draw": verdict.draw, "passed": verdict.passed, "reason": verdict.reason}
+                for verdict in self.verdicts
             ],
             "note": "a verdict is about released values; the charge stands whatever it says",
         }
 
     def __str__(self) -> str:
-        lines = [f"{one.name:<10} {one.did} ({one.knew})" for one in self.stages]
+        lines = [f"{stage.name:<10} {stage.did} ({stage.knew})" for stage in self.stages]
         lines += [
-            f"draw {one.draw}     {'passed' if one.passed else 'FAILED'}: {one.test}: {one.reason}"
-            for one in self.verdicts
+            f"draw {verdict.draw}     {'passed' if verdict.passed else 'FAILED'}: {verdict.test}: {verdict.reason}"
+            for verdict in self.verdicts
         ]
         return "\n".join(lines)
 
@@ -157,7 +161,7 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         check_whole("tries", self.tries, most=_MOST_TRIES)
-        tests = isinstance(self.tests, list | tuple) and all(isinstance(one, PrivacyTest) for one in self.tests)
+        tests = isinstance(self.tests, list | tuple) and all(isinstance(test, PrivacyTest) for test in self.tests)
         if not callable(self.generator) or not tests or not isinstance(self.options, dict):
             raise BadInput("a pipeline has a generator, a list of tests such as within_loss(…), and a dict of options.")
         if cast(Any, self.generator) is two_tables:  # here, before the charge
@@ -180,7 +184,7 @@ class Pipeline:
             draws += 1
             now = [_verdict(test, draws, table) for test in self.tests]
             verdicts += now
-            failed = [test for test, one in zip(self.tests, now, strict=True) if not one.passed]
+            failed = [test for test, verdict in zip(self.tests, now, strict=True) if not verdict.passed]
             if draws >= self.tries or not failed or not all(test.of_rows for test in failed):
                 break
             table = table.redraw(rows)

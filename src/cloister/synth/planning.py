@@ -65,9 +65,9 @@ class Rehearsed:
 
     def relation(self, table: str | None, columns: Sequence[str]) -> PrivateTable:
         """Return a relation with the same columns and no rows."""
-        found = self._data.relation(table, columns)
-        known = {one.name: getattr(found, one.name) for one in fields(found)}
-        return _NoRows(**{**known, "engine": _NoEngine(found.engine.dialect)}, pretended=self._rows)
+        source = self._data.relation(table, columns)
+        attributes = {field.name: getattr(source, field.name) for field in fields(source)}
+        return _NoRows(**{**attributes, "engine": _NoEngine(source.engine.dialect)}, pretended=self._rows)
 
 
 class _NoEngine:
@@ -106,11 +106,11 @@ class _NoSums(Sums):
 
     def run_sets(self, engine: Any, sets: Sequence[Sequence[int]]) -> list[list[NDArray[Any]]]:
         """Return the same for each choice of keys."""
-        return [replace(self, keys=tuple(self.keys[i] for i in one)).run(engine) for one in sets]
+        return [replace(self, keys=tuple(self.keys[i] for i in chosen)).run(engine) for chosen in sets]
 
     def run_occupied(self, engine: Any, sets: Sequence[Sequence[int]]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
         """Return the groups assumed to be occupied, for each choice of keys."""
-        return [self._occupied(math.prod(len(self.keys[i].values) for i in one)) for one in sets]
+        return [self._occupied(math.prod(len(self.keys[i].values) for i in chosen)) for chosen in sets]
 
     def _occupied(self, cells: int) -> tuple[NDArray[Any], NDArray[Any]]:
         total = self.pretended * self.unit_weight
@@ -177,41 +177,41 @@ class Synthesis:
         For a column this is half the L1 distance to the real table: no count over its cells has a larger expected
         error. Cells too light to be distinguished from noise are merged, so a run can do better than this.
         """
-        found = []
+        rows = []
         single, several = self._parts()
-        for place, axis in enumerate(self.domain.modelled if single else ()):
-            size = min(_largest(one) for one in single if one.places == (place,))
-            found.append((f"{axis.name}, {axis.size} cells", self._share(size, axis.size)))
+        for column, axis in enumerate(self.domain.modelled if single else ()):
+            size = min(_largest(marginal) for marginal in single if marginal.places == (column,))
+            rows.append((f"{axis.name}, {axis.size} cells", self._share(size, axis.size)))
         if several:
             worst = max(map(_largest, several))
             share = "" if self.size is None else f", {100 * _SURE * worst / self.size:.2g} % of them all"
             word = "chosen marginal" if self.chosen else "marginal of several columns"
-            found.append((f"one cell of a {word}", f"± {_SURE * worst:,.3g} rows{share}"))
-        return found[:_MOST_LISTED]
+            rows.append((f"one cell of a {word}", f"± {_SURE * worst:,.3g} rows{share}"))
+        return rows[:_MOST_LISTED]
 
     def notes(self) -> list[str]:
         """Return caveats."""
-        said = []
+        caveats = []
         if self.size is None:
-            said.append("How large errors are as a share depends on the number of rows, which is not public here.")
+            caveats.append("How large errors are as a share depends on the number of rows, which is not public here.")
         else:
-            said.append(f"Errors are those of the noise alone, if the table has {self.size:,} rows.")
+            caveats.append(f"Errors are those of the noise alone, if the table has {self.size:,} rows.")
         if not self.measured:
-            said = ["It measures means and products, not counts: what that does to counts is told with the table."]
+            caveats = ["It measures means and products, not counts: what that does to counts is told with the table."]
         elif self.chosen:
-            said.append(
+            caveats.append(
                 "What is measured beside single columns is chosen privately as it goes; a rehearsal cannot say."
             )
         elif len(self.domain.modelled) > 1 and not self._parts()[1]:
-            said.append("No relation between columns is measured, and none will be in the table.")
+            caveats.append("No relation between columns is measured, and none will be in the table.")
         if self.domain.determines:
-            said.append("Columns that others decide are learnt for a small part of the spend, and then always hold.")
+            caveats.append("Columns that others decide are learnt for a small part of the spend, and then always hold.")
         if self.unit != ROW:
-            said.append(
+            caveats.append(
                 f"No column will say which {self.unit.name} a row is of: rows of the same one are not made together. "
                 "Who has more rows than may count has each counted less, which is in no error."
             )
-        return said
+        return caveats
 
     def lines(self) -> list[str]:
         """Return the plan as lines of text."""
@@ -221,7 +221,7 @@ class Synthesis:
         )
         many = f"{self.rows:,}" if self.rows is not None else "as many as a noisy count says"
         single, several = self._parts()
-        found = [
+        rows = [
             ("synthesise", f"{self.domain.table} by {self.method}: {METHODS[self.method]}"),
             ("columns", cells),
             ("rows", many),
@@ -229,26 +229,26 @@ class Synthesis:
             ("cost", cost_text(self.loss, self.asked)),
         ]
         if single:
-            found.append(("measures", f"{len(self.domain.modelled)} columns by themselves, {_noise(single)}"))
+            rows.append(("measures", f"{len(self.domain.modelled)} columns by themselves, {_noise(single)}"))
         if several:
             least = "at least " if self.method in _BY_SIZE else ""
             word = "chosen marginals" if self.chosen else "marginals of several columns"
-            found.append(("" if single else "measures", f"{least}{len(several)} {word}, {_noise(several)}"))
-        found.append(("noise", f"{', '.join(self.noise)}, in {self.steps} steps under one charge"))
-        return [f"{word:<12}{text}".rstrip() for word, text in found]
+            rows.append(("" if single else "measures", f"{least}{len(several)} {word}, {_noise(several)}"))
+        rows.append(("noise", f"{', '.join(self.noise)}, in {self.steps} steps under one charge"))
+        return [f"{word:<12}{text}".rstrip() for word, text in rows]
 
     def __str__(self) -> str:
         width = max((len(text) for text, _ in self.errors()), default=0)
         errors = [f"  {text:<{width}}  {error}" for text, error in self.errors()]
-        told = ["expected error of counts", *errors, ""] if errors else []
-        return "\n".join([*self.lines(), "", *told, *self.notes()])
+        section = ["expected error of counts", *errors, ""] if errors else []
+        return "\n".join([*self.lines(), "", *section, *self.notes()])
 
     def _parts(self) -> tuple[list["NoisyMarginal"], list["NoisyMarginal"]]:
         """Return the one-way marginals, if they are measured, and the rest."""
-        single = [one for one in self.measured if len(one.places) == 1]
-        if {one.places for one in single} != {(place,) for place in range(len(self.domain.modelled))}:
+        single = [marginal for marginal in self.measured if len(marginal.places) == 1]
+        if {marginal.places for marginal in single} != {(column,) for column in range(len(self.domain.modelled))}:
             return [], list(self.measured)
-        return single, [one for one in self.measured if len(one.places) > 1]
+        return single, [marginal for marginal in self.measured if len(marginal.places) > 1]
 
     def _share(self, sigma: float, cells: int) -> str:
         rows = _HALF_MEAN * sigma * cells
@@ -291,7 +291,7 @@ def plan(
     with quiet, TemporaryDirectory(prefix="cloister-plan-") as folder, Ledger.in_folder(folder) as book:
         empty = Rehearsed(data, book.open_account("rehearsal", budget.loss), pretended)
         try:
-            made = make(
+            synthetic = make(
                 empty,
                 spend=budget.loss,
                 rows=1,
@@ -303,7 +303,7 @@ def plan(
             )
         except LookFailed as failure:  # without rows there is nothing to protect
             raise BadInput(f"this synthesis cannot be carried out: {failure.owner_detail}") from None
-    steps = made.receipt.body["parameters"]
+    steps = synthetic.receipt.body["parameters"]
     return Synthesis(
         method,
         domain,
@@ -311,10 +311,10 @@ def plan(
         budget.loss,
         rows,
         size,
-        tuple(made.made.measured),
-        len(made.made.chosen),
-        tuple(dict.fromkeys(one["mechanism"] for one in steps)),
-        sum(int(one["times"]) for one in steps),
+        tuple(synthetic.made.measured),
+        len(synthetic.made.chosen),
+        tuple(dict.fromkeys(step["mechanism"] for step in steps)),
+        sum(int(step["times"]) for step in steps),
         spend,
     )
 
@@ -341,8 +341,8 @@ def _shorter(method: str, domain: Domain) -> dict[str, Any]:
     return {"workload": list(pairwise(names))} if method == "aim" and len(names) > 1 else {}
 
 
-def _largest(one: "NoisyMarginal") -> float:
-    return float(np.max(one.sigma))
+def _largest(marginal: "NoisyMarginal") -> float:
+    return float(np.max(marginal.sigma))
 
 
 def _noise(measured: Sequence["NoisyMarginal"]) -> str:

@@ -101,10 +101,10 @@ def synthesise(
     source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))
     reader = getattr(data, "reader", None)
     label = f"{reader.label}\n" if reader is not None and reader.label else ""
-    asked = {"columns": list(domain.names), "bins": [axis.size for axis in domain.axes], **(told or {})}
+    settings = {"columns": list(domain.names), "bins": [axis.size for axis in domain.axes], **(told or {})}
 
     if isinstance(bins, PrivateCuts):
-        asked["cuts"] = f"bought with {bins.share}"
+        settings["cuts"] = f"bought with {bins.share}"
 
     binned = [axis.name for axis in domain.axes if axis.ends is not None]
     fine = domain
@@ -116,29 +116,29 @@ def synthesise(
         survey, words = Measurer(domain, relation, meter, budget), []
         if isinstance(bins, PrivateCuts):
 
-            def read(own: Mapping[str, Any]) -> Domain:
+            def read(cuts: Mapping[str, Any]) -> Domain:
                 return read_domain(
-                    data, table=table, columns=columns, bins={**dict.fromkeys(binned, bins.bins), **own}
+                    data, table=table, columns=columns, bins={**dict.fromkeys(binned, bins.bins), **cuts}
                 )[0]
 
             survey, word = with_cuts(survey, bins, fine, read)
             words.append(word)
         inside, decided = learn_decided(survey)
-        found = steps(inside, tell)
-        found.chosen = [*words, *found.chosen]
-        return found, decided, inside.domain
+        result = steps(inside, tell)
+        result.chosen = [*words, *result.chosen]
+        return result, decided, inside.domain
 
-    (made, decided, cells), receipt = release_steps(
+    (fitted, decided, cells), receipt = release_steps(
         whole,
         accounts=[data.account, *([] if reader is None else [reader.account])],
         spend=budget.loss,
-        request=f"{label}synthesise {domain.table} by {method} {asked!r}",
+        request=f"{label}synthesise {domain.table} by {method} {settings!r}",
         unit=data.tables.schema.unit,
         data_version=data.version,
         source=source,
     )
     release = Release(
-        value=made.model,
+        value=fitted.model,
         loss=budget.loss,
         unit=data.tables.schema.unit,
         mechanism=receipt.body["mechanism"],
@@ -148,6 +148,6 @@ def synthesise(
     )
     tell(0.95, "drawing rows")
     generator = np.random.default_rng(int.from_bytes(source.bytes(32), "little"))
-    drawn = SyntheticTable.draw_from(cells, made, decided, release, rows, generator)
+    drawn = SyntheticTable.draw_from(cells, fitted, decided, release, rows, generator)
     tell(1.0, "done")
     return replace(drawn, asked=spend)

@@ -101,14 +101,14 @@ class Axis:
     def labels(self) -> list[str]:
         """Return a description of each cell."""
         if self.values is not None:
-            told = [str(value) for value in self.values]
+            cell_labels = [str(value) for value in self.values]
         elif self.ends is not None:
             named = self.type in ("date", "timestamp") or self.origin
-            shown = [str(self._value(end)) if named else f"{end:g}" for end in self.ends]
-            told = [f"{low} to {high}" for low, high in pairwise(shown)]
+            texts = [str(self._value(end)) if named else f"{end:g}" for end in self.ends]
+            cell_labels = [f"{low} to {high}" for low, high in pairwise(texts)]
         else:
             return ["a fresh pseudonym"]
-        return [*told, "missing"] if self.nullable else told
+        return [*cell_labels, "missing"] if self.nullable else cell_labels
 
     def key(self) -> GroupKey:
         """Return the group key by which an engine computes the cell of a row."""
@@ -138,13 +138,13 @@ class Axis:
             return np.zeros(len(column), dtype=np.int64)
         if self.values is not None:
             kind = arrow_types()[self.type]
-            found = pc.index_in(column.cast(kind), value_set=pa.array(list(self.values), type=kind))
-            return np.asarray(pc.fill_null(found, absent).to_numpy(zero_copy_only=False), dtype=np.int64)
+            indices = pc.index_in(column.cast(kind), value_set=pa.array(list(self.values), type=kind))
+            return np.asarray(pc.fill_null(indices, absent).to_numpy(zero_copy_only=False), dtype=np.int64)
         assert self.ends is not None
-        known = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), dtype=bool)
+        valid = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), dtype=bool)
         numbers = self.numbers(column)
         cells = np.searchsorted(np.array(self.ends[1:-1]), numbers, side="right")
-        return np.where(known & ~np.isnan(numbers), cells, absent)
+        return np.where(valid & ~np.isnan(numbers), cells, absent)
 
     def draw(self, cells: Cells, generator: np.random.Generator, wanted: Any = None) -> "pa.Array":
         """Sample a value of each cell: the cell's own value, or one distributed uniformly over its bin.
@@ -181,10 +181,10 @@ class Axis:
             numbers = _among(self._named(condition), numbers, inside, np.array(self.ends), generator)
         if self.type == "real":
             return pa.array(numbers, kind, mask=absent)
-        whole = numbers.astype(np.int64) + self.origin
+        integers = numbers.astype(np.int64) + self.origin
         if self.type == "date":
-            return pa.array(whole.astype(np.int32), pa.int32(), mask=absent).cast(kind)
-        return pa.array(whole, pa.int64(), mask=absent).cast(kind)
+            return pa.array(integers.astype(np.int32), pa.int32(), mask=absent).cast(kind)
+        return pa.array(integers, pa.int64(), mask=absent).cast(kind)
 
     def cells_of(self, wanted: Any) -> NDArray[np.bool_]:
         """Return the cells that match a condition: a value, a list, None for missing, or {"below": 16, "from": 65}.
@@ -211,9 +211,9 @@ class Axis:
 
         A single real number has no width, so it matches no part of its bin.
         """
-        whole = self.cells_of(wanted).astype(np.float64)
+        shares = self.cells_of(wanted).astype(np.float64)
         if self.ends is None:
-            return whole
+            return shares
         ends, part = np.array(self.ends), np.zeros(self.known)
         if not isinstance(wanted, dict):
             values = np.unique(self._named(wanted))
@@ -225,8 +225,8 @@ class Axis:
         else:
             part = self._steps(*self._range(wanted))
         widths = self.widths  # 0 where the caller's cuts lie between the same whole numbers
-        whole[: self.known] = np.minimum(np.divide(part, widths, out=np.zeros(self.known), where=widths > 0), 1.0)
-        return whole
+        shares[: self.known] = np.minimum(np.divide(part, widths, out=np.zeros(self.known), where=widths > 0), 1.0)
+        return shares
 
     def _steps(self, low: float, high: float) -> Floats:
         """Return the number of whole steps of each bin in a range of whole steps, lower inclusive, upper exclusive."""
@@ -268,10 +268,10 @@ class Axis:
         if not self.origin or not pa.types.is_integer(column.type):
             filled = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0)
             return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.float64) - self.origin
-        whole = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+        integers = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
         # Far beyond the bounds the distance does not matter; the difference must fit into 64 bits.
         least, most = max(self.origin - _FAR, _INT64.min), min(self.origin + _FAR, _INT64.max)
-        near = np.array([min(max(one, least), most) for one in whole.tolist()], dtype=np.int64)
+        near = np.array([min(max(integer, least), most) for integer in integers.tolist()], dtype=np.int64)
         return np.asarray((near - self.origin).astype(np.float64))
 
     def _cell(self, value: Any) -> int:
@@ -285,12 +285,12 @@ class Axis:
             return self.values.index(value)
         if self.ends is None:
             raise BadBounds(f"{self.name} is replaced by pseudonyms: nothing can be asked of it.")
-        place = self.number(value)
-        if self.type != "real" and not place.is_integer():
+        number = self.number(value)
+        if self.type != "real" and not number.is_integer():
             raise BadBounds(f"{value!r:.40} lies between two values of {self.name}. Name one of them, or a range.")
-        if not self.ends[0] <= place <= self.ends[-1]:
+        if not self.ends[0] <= number <= self.ends[-1]:
             raise BadBounds(f"{value!r:.40} lies beyond the bounds of {self.name}. Look at the schema.")
-        return int(np.searchsorted(np.array(self.ends[1:-1]), place, side="right"))
+        return int(np.searchsorted(np.array(self.ends[1:-1]), number, side="right"))
 
     def value(self, end: float) -> Any:
         """Convert a number in the units of bin ends to a value of the column; rounded up for integers and dates."""
@@ -348,11 +348,11 @@ def read_axis(column: Column, bins: Any) -> Axis:
     return _checked(column, [*edges, high], origin)
 
 
-def _of_cuts(column: Column, given: Sequence[Any]) -> Axis:
-    exact = [_exact(column.type, one) for one in given]
+def _of_cuts(column: Column, cuts: Sequence[Any]) -> Axis:
+    exact = [_exact(column.type, cut) for cut in cuts]
     first, last = column.bounds or (min(exact, default=0), max(exact, default=0))
     origin = _origin(column, _exact(column.type, first), _exact(column.type, last))
-    ends = [_from(origin, one) for one in exact]
+    ends = [_from(origin, cut) for cut in exact]
     if column.bounds is not None:
         low, high = (_from(origin, _exact(column.type, end)) for end in column.bounds)
         # The bounds are the outermost ends: values beyond them cannot occur.
@@ -407,8 +407,8 @@ def _among(values: Floats, numbers: Floats, cells: Cells, ends: Floats, generato
     home = np.searchsorted(ends[1:-1], values, side="right")
     first, last = np.searchsorted(home, cells, side="left"), np.searchsorted(home, cells, side="right")
     chosen = first + np.floor((last - first) * generator.random(len(cells))).astype(np.int64)
-    there = last > first
-    return np.where(there, values[np.where(there, chosen, 0)], numbers) if len(values) else numbers
+    matched = last > first
+    return np.where(matched, values[np.where(matched, chosen, 0)], numbers) if len(values) else numbers
 
 
 def _exact(kind: str, value: Any) -> int | float:

@@ -34,8 +34,8 @@ def nonnegative(counts: Floats, total: float) -> Floats:
     counts = counts - counts.max()
     falling = np.sort(counts)[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, len(falling) + 1)
-    kept = int(np.flatnonzero(falling - excess > 0)[-1])
-    return np.asarray(np.maximum(counts - excess[kept], 0.0))
+    last = int(np.flatnonzero(falling - excess > 0)[-1])
+    return np.asarray(np.maximum(counts - excess[last], 0.0))
 
 
 def smoothed(axis: Axis, counts: Floats, sigma: float) -> Floats:
@@ -66,10 +66,10 @@ def _haar(values: Floats, cut: float) -> Floats:
         return values
     half = math.sqrt(0.5)
     sums, differences = (values[0::2] + values[1::2]) * half, (values[0::2] - values[1::2]) * half
-    kept = np.where(np.abs(differences) > cut, differences, 0.0)
+    details = np.where(np.abs(differences) > cut, differences, 0.0)
     coarse = _haar(sums, cut)
     answer = np.empty_like(values)
-    answer[0::2], answer[1::2] = (coarse + kept) * half, (coarse - kept) * half
+    answer[0::2], answer[1::2] = (coarse + details) * half, (coarse - details) * half
     return answer
 
 
@@ -79,10 +79,10 @@ def grains_of(domain: Domain, singles: Sequence[NoisyMarginal], total: float, le
     Columns with structural zeros are unchanged, so that the zeros hold. No other column has more cells than leaves room
     for a pair of each (`most_grains`): beyond that, the lightest cells are merged.
     """
-    fixed = {place for zero in domain.zeros for place in zero.places}
+    fixed = {column for zero in domain.zeros for column in zero.places}
     most, grains = most_grains(len(domain.shape)), []
-    for place, (axis, single) in enumerate(zip(domain.modelled, singles, strict=True)):
-        if place in fixed:
+    for index, (axis, single) in enumerate(zip(domain.modelled, singles, strict=True)):
+        if index in fixed:
             grains.append(Grain.whole(axis.size))
             continue
         counts = nonnegative(smoothed(axis, single.counts, float(np.mean(single.sigma))), total)
@@ -107,12 +107,12 @@ def _gathered(axis: Axis, counts: Floats, least: float) -> Cells:
         heavy = counts[: axis.known] >= least
         groups[: axis.known] = np.where(heavy, np.cumsum(heavy) - 1, heavy.sum())
     else:
-        group, held = 0, 0.0
+        group, weight = 0, 0.0
         for i in range(axis.known):
-            if held > 0 and (held >= least or counts[i] >= least):
-                group, held = group + 1, 0.0
+            if weight > 0 and (weight >= least or counts[i] >= least):
+                group, weight = group + 1, 0.0
             groups[i] = group
-            held += max(counts[i], 1e-9)
+            weight += max(counts[i], 1e-9)
     if axis.size > axis.known:  # a missing value is similar to no neighbour
         groups[axis.known] = groups[: axis.known].max() + 1
     return _in_order(groups)
@@ -127,54 +127,54 @@ def _in_order(groups: Cells) -> Cells:
 
 
 def _grain(counts: Floats, groups: Cells) -> Grain:
-    held = np.bincount(groups, counts)
+    totals = np.bincount(groups, counts)
     width = np.bincount(groups)
-    shares = np.where(held[groups] > 0, counts / np.where(held > 0, held, 1.0)[groups], 1.0 / width[groups])
+    shares = np.where(totals[groups] > 0, counts / np.where(totals > 0, totals, 1.0)[groups], 1.0 / width[groups])
     return Grain(groups, shares)
 
 
 def ladder_of(axis: Axis, grain: Grain, weights: Floats) -> list[Cells]:
     """Build ever coarser groups of a column's finest cells, each made of groups of the level before."""
-    known = grain.size - (1 if axis.size > axis.known else 0)
+    known_groups = grain.size - (1 if axis.size > axis.known else 0)
     ladder: list[Cells] = []
     groups = np.arange(grain.size)
     for most in _GROUPS:
-        if int(groups[:known].max()) + 1 <= most:
+        if int(groups[:known_groups].max()) + 1 <= most:
             ladder.append(groups)
             continue
-        held = np.asarray(np.bincount(groups[:known], weights[:known]), dtype=np.float64)
-        coarse = _neighbours(held, most) if axis.ordered else _heaviest(held, most)
+        totals = np.asarray(np.bincount(groups[:known_groups], weights[:known_groups]), dtype=np.float64)
+        coarse = _neighbours(totals, most) if axis.ordered else _heaviest(totals, most)
         groups = groups.copy()
-        groups[:known] = coarse[groups[:known]]
-        groups[known:] = groups[:known].max() + 1
+        groups[:known_groups] = coarse[groups[:known_groups]]
+        groups[known_groups:] = groups[:known_groups].max() + 1
         ladder.append(groups)
     return ladder
 
 
-def _neighbours(held: Floats, most: int) -> Cells:
+def _neighbours(totals: Floats, most: int) -> Cells:
     """Merge the two neighbouring groups with the smallest total weight, until few enough are left."""
-    groups = [[i] for i in range(len(held))]
-    weights = list(held)
+    groups = [[i] for i in range(len(totals))]
+    weights = list(totals)
     while len(groups) > most:
         i = int(np.argmin(np.add(weights[:-1], weights[1:])))
         groups[i : i + 2] = [groups[i] + groups[i + 1]]
         weights[i : i + 2] = [weights[i] + weights[i + 1]]
-    coarse = np.zeros(len(held), dtype=np.int64)
+    coarse = np.zeros(len(totals), dtype=np.int64)
     for number, group in enumerate(groups):
         coarse[group] = number
     return coarse
 
 
-def _heaviest(held: Floats, most: int) -> Cells:
+def _heaviest(totals: Floats, most: int) -> Cells:
     """Keep the heaviest groups and merge all others."""
-    order = np.argsort(-held, kind="stable")
-    coarse = np.zeros(len(held), dtype=np.int64)
-    coarse[order] = np.minimum(np.arange(len(held)), most - 1)
+    order = np.argsort(-totals, kind="stable")
+    coarse = np.zeros(len(totals), dtype=np.int64)
+    coarse[order] = np.minimum(np.arange(len(totals)), most - 1)
     return coarse
 
 
 def grain_marginal(one: NoisyMarginal, grains: Sequence[Grain]) -> NoisyMarginal:
     """Sum a marginal measured in the domain's cells to a model's cells; variances add."""
-    merges = tuple(grains[place].cells for place in one.places)
+    merges = tuple(grains[column].cells for column in one.places)
     spread = merged_counts(np.full(one.counts.shape, float(one.sigma) ** 2), merges)
     return NoisyMarginal(one.places, merged_counts(one.counts, merges), np.sqrt(spread), (), one.why)

@@ -81,10 +81,10 @@ def with_cuts(
     looking = replace(survey, domain=fine, _exact={})
     share = Fraction(wanted.share)
     places = [(fine.places[name],) for name in names]
-    found = looking.measure(places, survey.purse.part(share), why="cuts")
+    marginals = looking.measure(places, survey.purse.part(share), why="cuts")
     cuts = {
-        name: quantile_cuts(fine.axis(name), one.counts, float(np.mean(one.sigma)), wanted.bins)
-        for name, one in zip(names, found, strict=True)
+        name: quantile_cuts(fine.axis(name), marginal.counts, float(np.mean(marginal.sigma)), wanted.bins)
+        for name, marginal in zip(names, marginals, strict=True)
     }
     rest = BudgetShare(survey.purse.part(1 - share))
     return replace(survey, domain=read(cuts), purse=rest, _exact={}), f"cuts of {', '.join(names)}"
@@ -99,14 +99,14 @@ def quantile_cuts(axis: Axis, counts: "Floats", sigma: float, bins: int) -> list
         sigma: standard deviation of the noise. Counts not clearly above it are treated as zero.
         bins: maximum number of bins.
     """
-    known = counts[: axis.known]
-    held = np.where(known > _CLEAR * sigma, known, 0.0)
-    if not held.any():
-        held = np.ones(axis.known)
+    present = counts[: axis.known]
+    weights = np.where(present > _CLEAR * sigma, present, 0.0)
+    if not weights.any():
+        weights = np.ones(axis.known)
     # A column of few whole numbers has a cell for each: it reaches to the next number.
     steps = axis.ends or [axis.number(value) for value in axis.values or ()]
     ends = np.array([*steps, *([] if axis.ends else [steps[-1] + 1.0])])
-    below = np.concatenate([[0.0], np.cumsum(held)]) / held.sum()
+    below = np.concatenate([[0.0], np.cumsum(weights)]) / weights.sum()
     ranks = np.arange(1, bins - 2) / (bins - 2)
     middle = np.interp(ranks, below + 1e-9 * np.arange(len(below)), ends)
     # Whole bins at both ends: a single outlying bin made by noise is not worth a wide bin of its own.

@@ -52,7 +52,7 @@ class DependentColumn:
         import pyarrow as pa
 
         assert self.values is not None
-        where = np.ravel_multi_index(tuple(modelled[:, place] for place in self.places), self.cells.shape)
+        where = np.ravel_multi_index(tuple(modelled[:, column] for column in self.places), self.cells.shape)
         return self.values.take(pa.array(where))
 
 
@@ -65,7 +65,7 @@ def learn_decided(survey: "Measurer") -> tuple["Measurer", tuple[DependentColumn
     if not domain.determines:
         return survey, ()
     share = min(_EACH, _ALL / len(domain.determines))
-    found = []
+    decided = []
     for left, right in domain.determines:
         names = sorted(left, key=lambda name: domain.places[name])
         axes = [*(domain.axis(name) for name in names), domain.axis(right)]
@@ -74,6 +74,6 @@ def learn_decided(survey: "Measurer") -> tuple["Measurer", tuple[DependentColumn
         relation = survey.relation
         noisy = survey.meter.release(lambda: relation.sums(keys).run(relation.engine)[0], noise)  # noqa: B023
         cells = np.asarray(noisy, dtype=np.float64).reshape(shape).argmax(axis=-1)
-        found.append(DependentColumn(axes[-1], tuple(domain.places[name] for name in names), cells))
-    rest = 1 - share * len(found)
-    return replace(survey, purse=BudgetShare(survey.purse.part(rest))), tuple(found)
+        decided.append(DependentColumn(axes[-1], tuple(domain.places[name] for name in names), cells))
+    rest = 1 - share * len(decided)
+    return replace(survey, purse=BudgetShare(survey.purse.part(rest))), tuple(decided)

@@ -86,7 +86,7 @@ class Domain:
     @cached_property
     def places(self) -> dict[str, int]:
         """Return the index of each modelled column."""
-        return {axis.name: place for place, axis in enumerate(self.modelled)}
+        return {axis.name: index for index, axis in enumerate(self.modelled)}
 
     @cached_property
     def zeros(self) -> tuple[Zero, ...]:
@@ -102,11 +102,11 @@ class Domain:
 
     def cells(self, places: Sequence[int]) -> int:
         """Return the number of cells of a marginal of these columns."""
-        return math.prod(self.shape[place] for place in places)
+        return math.prod(self.shape[column] for column in places)
 
     def words(self, places: Sequence[int]) -> tuple[str, ...]:
         """Return the names of modelled columns."""
-        return tuple(self.modelled[place].name for place in places)
+        return tuple(self.modelled[column].name for column in places)
 
     def encode(self, table: "pa.Table") -> Cells:
         """Return the cells of rows, one column for each axis; -1 for a value outside all cells.
@@ -118,14 +118,14 @@ class Domain:
     def possible(self) -> bool:
         """Return True if some row satisfies all rules."""
         tree = junction_tree(self.shape, [zero.places for zero in self.zeros])
-        tables = [np.ones([self.shape[place] for place in clique], dtype=bool) for clique in tree.cliques]
+        tables = [np.ones([self.shape[column] for column in clique], dtype=bool) for clique in tree.cliques]
         for zero in self.zeros:
             home = tree.home(zero.places, self.shape)
             tables[home] &= _over(zero.allowed, zero.places, tree.cliques[home])
         # From the leaves up: a clique's cell is possible if every child clique has a compatible cell.
         for i in range(len(tables) - 1, -1, -1):
             clique, above, shared = tree.cliques[i], tree.parents[i], tree.separators[i]
-            left = np.asarray(tables[i].any(axis=tuple(k for k, place in enumerate(clique) if place not in shared)))
+            left = np.asarray(tables[i].any(axis=tuple(k for k, column in enumerate(clique) if column not in shared)))
             if not left.any():
                 return False
             if above >= 0:
@@ -148,7 +148,7 @@ class Domain:
 def _over(table: NDArray[np.bool_], places: Places, clique: Places) -> NDArray[np.bool_]:
     """Reshape a table over some columns of a clique to broadcast over all of them."""
     sizes = dict(zip(places, table.shape, strict=True))
-    return table.reshape([sizes.get(place, 1) for place in clique])
+    return table.reshape([sizes.get(column, 1) for column in clique])
 
 
 def read_domain(
@@ -176,16 +176,18 @@ def read_domain(
     if not (hasattr(data, "relation") and hasattr(data, "columns")):
         raise BadInput("synthetic data are made from a Cloister dataset: cl.open(source, schema=…, budget=…).")
     check_names("columns", columns)
-    own = dict(bins) if isinstance(bins, Mapping) else {}
-    check_names("what bins names", own)
+    column_bins = dict(bins) if isinstance(bins, Mapping) else {}
+    check_names("what bins names", column_bins)
     name = data.relation(table, []).table
-    seen = _chosen(name, data.columns(name), columns, own)
+    chosen = _chosen(name, data.columns(name), columns, column_bins)
     usual = 32 if isinstance(bins, Mapping) else bins.bins if isinstance(bins, PrivateCuts) else bins
     facts = data.tables.schema.tables[name]
-    never = tuple(rule for rule in facts.never if rules and set(rule) <= set(seen))
-    determines = tuple((left, right) for left, right in facts.determines if rules and {*left, right} <= set(seen))
-    terms = {one: _facts(data.relation(name, [one]).columns[one], term) for one, term in seen.items()}
-    axes = tuple(read_axis(term, _with_ends(term, own.get(one, usual), never)) for one, term in terms.items())
+    never = tuple(rule for rule in facts.never if rules and set(rule) <= set(chosen))
+    determines = tuple((left, right) for left, right in facts.determines if rules and {*left, right} <= set(chosen))
+    terms = {column: _facts(data.relation(name, [column]).columns[column], term) for column, term in chosen.items()}
+    axes = tuple(
+        read_axis(term, _with_ends(term, column_bins.get(column, usual), never)) for column, term in terms.items()
+    )
     domain = Domain(name, axes, never, determines)
     _check_cells(domain)
     _check_size(domain, _sizes(domain, bins))
@@ -199,8 +201,8 @@ def _chosen(
     name: str, every: Mapping[str, Any], columns: Sequence[str] | None, bins: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the facts of the columns to synthesise; refuse columns, and bins of columns, that are not among them."""
-    seen = {one: term for one, term in every.items() if not term.unit}
-    unknown = [one for one in columns or () if one not in seen]
+    available = {column: term for column, term in every.items() if not term.unit}
+    unknown = [column for column in columns or () if column not in available]
     if unknown and unknown[0] in every:
         raise BadSchema(
             f"{name}.{unknown[0]} says whose a row is and is in no synthetic table: rows of one person are not made "
@@ -208,12 +210,12 @@ def _chosen(
         )
     if unknown:
         raise BadSchema(f"there is no column {name}.{unknown[0]:.60} to synthesise. Look at the schema.")
-    chosen = tuple(dict.fromkeys(seen if columns is None else columns))
+    chosen = tuple(dict.fromkeys(available if columns is None else columns))
     if not chosen:
         raise BadInput("a synthetic table needs at least one column.")
     if set(bins) - set(chosen):
         raise BadInput(f"bins names {sorted(set(bins) - set(chosen))[0]:.60}, which is no column of the table.")
-    return {one: seen[one] for one in chosen}
+    return {column: available[column] for column in chosen}
 
 
 def _check_cells(domain: Domain) -> None:
@@ -221,7 +223,7 @@ def _check_cells(domain: Domain) -> None:
     if not domain.modelled:
         raise BadSchema("no column has public cells. Give bounds or categories in the schema.")
     for left, right in domain.determines:
-        if any(domain.axis(one).pseudonym for one in (*left, right)):
+        if any(domain.axis(name).pseudonym for name in (*left, right)):
             raise BadSchema(f"{right} and what decides it need public bounds or categories.")
 
 
@@ -260,7 +262,7 @@ def _sizes(domain: Domain, bins: Any) -> dict[str, int]:
 def _check_size(domain: Domain, sizes: Mapping[str, int]) -> None:
     """Refuse a domain that needs more memory than there is, before any charge. From public facts only."""
     for left, right in domain.determines:
-        cells = math.prod(sizes[one] for one in (*left, right))
+        cells = math.prod(sizes[name] for name in (*left, right))
         if cells > _MOST_DECIDED:
             raise BadSchema(
                 f"what {', '.join(left)} decide of {right} is learnt from {cells:,} cells. At most {_MOST_DECIDED:,} "
@@ -322,12 +324,12 @@ def _lines(axis: Axis, wanted: Any) -> list[float]:
     if isinstance(wanted, Mapping):
         return [axis.number(end) for end in wanted.values()]
     singles = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
-    known = [axis.number(value) for value in singles if value is not None]
-    if known and axis.type == "real":
+    numbers = [axis.number(value) for value in singles if value is not None]
+    if numbers and axis.type == "real":
         raise BadSchema(
             f"never names single values of {axis.name}, a real number in bins: one of them cannot be left out of its "
             "bin alone. Name a range: {from: …, below: …}."
         )
-    if any(not value.is_integer() for value in known):
+    if any(not value.is_integer() for value in numbers):
         raise BadSchema(f"never names a value of {axis.name} that is not whole. Name one that is, or a range.")
-    return [line for value in known for line in (value, value + 1)]
+    return [line for value in numbers for line in (value, value + 1)]

@@ -71,16 +71,16 @@ class Features:
     @cached_property
     def listed(self) -> tuple[Feature, ...]:
         """Return all features, column after column."""
-        found: list[Feature] = []
-        for place, axis in enumerate(self.domain.modelled):
-            if self.numeric(place):
-                found.append(Feature(place))
+        features: list[Feature] = []
+        for column, axis in enumerate(self.domain.modelled):
+            if self.numeric(column):
+                features.append(Feature(column))
             else:
-                kept = [cell for cell in range(axis.size) if cell != self.reference(place)]
+                cells = [cell for cell in range(axis.size) if cell != self.reference(column)]
                 if self.shares is not None:
-                    kept = [cell for cell in kept if self.shares[place][cell] >= self.least]
-                found += [Feature(place, cell) for cell in kept]
-        return tuple(found)
+                    cells = [cell for cell in cells if self.shares[column][cell] >= self.least]
+                features += [Feature(column, cell) for cell in cells]
+        return tuple(features)
 
     def reference(self, place: int) -> int:
         """Return the category without an indicator: the most frequent one, if that is known."""
@@ -92,7 +92,7 @@ class Features:
     def gaps(self) -> Places:
         """Return the numbers that may be missing."""
         axes = self.domain.modelled
-        return tuple(place for place, axis in enumerate(axes) if axis.nullable and self.numeric(place))
+        return tuple(column for column, axis in enumerate(axes) if axis.nullable and self.numeric(column))
 
     def numeric(self, place: int) -> bool:
         """Return True if a column is represented by a number."""
@@ -101,25 +101,25 @@ class Features:
 
     def of(self, places: Sequence[int]) -> list[int]:
         """Return the indices of the features of some columns."""
-        return [i for i, one in enumerate(self.listed) if one.place in places]
+        return [i for i, feature in enumerate(self.listed) if feature.place in places]
 
     def cells(self, place: int) -> list[int]:
         """Return the categories of a column that have indicators."""
-        return [one.cell for one in self.listed if one.place == place and one.cell is not None]
+        return [feature.cell for feature in self.listed if feature.place == place and feature.cell is not None]
 
     def coordinates(self, place: int) -> Floats:
         """Return the coordinate of each cell of a number between -1 and 1, as the engine computes it."""
         return self._line(place) / ONE
 
-    def _line(self, place: int) -> NDArray[np.int64]:
+    def _line(self, column: int) -> NDArray[np.int64]:
         """Return the coordinates in units of 1/ONE, ascending."""
-        known = self.domain.modelled[place].known
-        even = (2 * np.arange(known) - (known - 1)) * (ONE // (known - 1))
+        size = self.domain.modelled[column].known
+        even = (2 * np.arange(size) - (size - 1)) * (ONE // (size - 1))
         if self.shares is None:
             return even
-        held = self.shares[place][:known]
-        held = held / held.sum() if held.sum() > 0 else np.full(known, 1 / known)
-        rank = ONE * (2 * np.cumsum(held) - held - 1)
+        shares = self.shares[column][:size]
+        shares = shares / shares.sum() if shares.sum() > 0 else np.full(size, 1 / size)
+        rank = ONE * (2 * np.cumsum(shares) - shares - 1)
         # A tenth of the uniform spacing: empty cells do not coincide.
         return np.clip(np.rint(_RANKED * rank + (1 - _RANKED) * even), -ONE, ONE).astype(np.int64)
 
@@ -127,15 +127,15 @@ class Features:
         """Return the rows with the features of some columns (all unless given) as further columns."""
         wanted = range(len(self.domain.modelled)) if places is None else places
         named = {f"{_NAME}{i}": self._sql(self.listed[i]) for i in self.of(wanted)}
-        for place in (one for one in self.gaps if one in wanted):
-            column = exp.column(self.domain.modelled[place].name, quoted=True)
+        for index in (gap for gap in self.gaps if gap in wanted):
+            column = exp.column(self.domain.modelled[index].name, quoted=True)
             absent = exp.Is(this=column, expression=exp.Null())
-            named[f"{_NAME}_gap{place}"] = exp.Case(ifs=[exp.If(this=absent, true=literal(ONE))], default=literal(0))
+            named[f"{_NAME}_gap{index}"] = exp.Case(ifs=[exp.If(this=absent, true=literal(ONE))], default=literal(0))
         long = exp.DataType.build("BIGINT")  # products of shorter ones would overflow, which is an error
-        found = relation.with_columns({name: exp.Cast(this=sql, to=long.copy()) for name, sql in named.items()})
+        extended = relation.with_columns({name: exp.Cast(this=sql, to=long.copy()) for name, sql in named.items()})
         # They are ordinary columns from here on, so that more can be computed from them.
         ours = {name: Column(name, "integer", (-ONE, ONE), nullable=False) for name in named}
-        return replace(found, columns={**found.columns, **ours})
+        return replace(extended, columns={**extended.columns, **ours})
 
     def value(self, number: int) -> Value:
         """Return a feature of such rows."""
@@ -153,14 +153,14 @@ class Features:
         """Return the column that holds a feature."""
         return exp.column(f"{_NAME}{number}", quoted=True)
 
-    def _sql(self, one: Feature) -> exp.Expression:
-        axis = self.domain.modelled[one.place]
-        if one.cell is not None:
-            return exp.Case(ifs=[exp.If(this=_is_cell(axis, one.cell), true=literal(ONE))], default=literal(0))
-        line = self._line(one.place).tolist()
+    def _sql(self, feature: Feature) -> exp.Expression:
+        axis = self.domain.modelled[feature.place]
+        if feature.cell is not None:
+            return exp.Case(ifs=[exp.If(this=_is_cell(axis, feature.cell), true=literal(ONE))], default=literal(0))
+        line = self._line(feature.place).tolist()
         if axis.values is not None:
-            known = [exp.If(this=_is_cell(axis, i), true=literal(at)) for i, at in enumerate(line)]
-            return exp.Case(ifs=known, default=literal(0))
+            branches = [exp.If(this=_is_cell(axis, i), true=literal(at)) for i, at in enumerate(line)]
+            return exp.Case(ifs=branches, default=literal(0))
         cells = [exp.If(this=literal(i), true=literal(at)) for i, at in enumerate(line)]
         return exp.Case(this=exp.Paren(this=axis.key().sql), ifs=cells, default=literal(0))
 
@@ -179,17 +179,17 @@ def check_features(
 ) -> Features:
     """Refuse columns without a covariance before any charge. From public facts only."""
     domain, _ = read_domain(data, table=table, columns=columns, bins=bins)
-    found = Features(domain)
+    features = Features(domain)
     if any(name.lower().startswith(_NAME) for name in domain.names):
         raise BadInput(f"a column cannot be called {_NAME}… here. Give it another name.")
     if any(axis.known > ONE for axis in domain.modelled):
         raise BadInput(f"a column has at most {ONE} cells here. Give fewer bins.")
-    if not 1 <= len(found.listed) <= _MOST:
+    if not 1 <= len(features.listed) <= _MOST:
         raise BadInput(
-            f"{len(found.listed)} numbers and categories are too many for a covariance of all pairs; {_MOST} are the "
-            "most. Name fewer columns."
+            f"{len(features.listed)} numbers and categories are too many for a covariance of all pairs; {_MOST} are "
+            "the most. Name fewer columns."
         )
     named = isinstance(label, str) and label in domain.places
-    if label is not None and not (named and not found.numeric(domain.places[label])):
+    if label is not None and not (named and not features.numeric(domain.places[label])):
         raise BadInput("label is a modelled column with categories.")
-    return found
+    return features

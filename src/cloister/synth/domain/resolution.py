@@ -59,16 +59,16 @@ class Resolution:
             least: number of standard errors of rows that a cell must hold to be kept separate.
         """
         base = grains_of(domain, singles, total, least)
-        fixed = {place for zero in domain.zeros for place in zero.places}
+        fixed = {column for zero in domain.zeros for column in zero.places}
         maps, inside = [], []
         for axis, grain, single in zip(domain.modelled, base, singles, strict=True):
-            own = nonnegative(smoothed(axis, single.counts, float(np.mean(single.sigma))), total)
-            held = np.asarray(np.bincount(grain.cells, own, minlength=grain.size), dtype=np.float64)
-            whole = np.zeros(grain.size, dtype=np.int64)
-            ladder = [np.arange(grain.size), *ladder_of(axis, grain, held), whole]
+            counts = nonnegative(smoothed(axis, single.counts, float(np.mean(single.sigma))), total)
+            weights = np.asarray(np.bincount(grain.cells, counts, minlength=grain.size), dtype=np.float64)
+            coarsest = np.zeros(grain.size, dtype=np.int64)
+            ladder = [np.arange(grain.size), *ladder_of(axis, grain, weights), coarsest]
             maps.append(ladder)
-            inside.append([_parts(held, groups) for groups in ladder])
-        level = [0 if place in fixed else len(maps[place]) - 1 for place in range(len(base))]
+            inside.append([_parts(weights, groups) for groups in ladder])
+        level = [0 if column in fixed else len(maps[column]) - 1 for column in range(len(base))]
         sizes = [[int(groups.max()) + 1 for groups in ladder] for ladder in maps]
         return cls(base, maps, sizes, inside, level)
 
@@ -83,93 +83,93 @@ class Resolution:
 
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the model."""
-        return tuple(self.size(place) for place in range(len(self.base)))
+        return tuple(self.size(column) for column in range(len(self.base)))
 
     def shape_with(self, places: Places, level: int) -> list[int]:
         """Return the shape of the model if some columns were refined to a level."""
         shape = list(self.shape())
-        for place in places:
-            shape[place] = self.size(place, min(level, self.level[place]))
+        for column in places:
+            shape[column] = self.size(column, min(level, self.level[column]))
         return shape
 
     def grains(self) -> tuple[Grain, ...]:
         """Return the map from the domain's cells to the model's cells."""
-        found = []
-        for place, base in enumerate(self.base):
-            level = self.level[place]
-            found.append(
-                Grain(self.maps[place][level][base.cells], base.shares * self.inside[place][level][base.cells])
+        model_grains = []
+        for column, base in enumerate(self.base):
+            level = self.level[column]
+            model_grains.append(
+                Grain(self.maps[column][level][base.cells], base.shares * self.inside[column][level][base.cells])
             )
-        return tuple(found)
+        return tuple(model_grains)
 
     def refine(self, places: Places, level: int, factors: dict[Places, Floats]) -> None:
         """Refine some columns to a level, and convert the model's factors: the distribution stays the same."""
-        for place in places:
-            old = self.level[place]
+        for column in places:
+            old = self.level[column]
             if level >= old:
                 continue
-            finer, coarser = self.maps[place][level], self.maps[place][old]
+            finer, coarser = self.maps[column][level], self.maps[column][old]
             take = np.zeros(int(finer.max()) + 1, dtype=np.int64)
             take[finer] = coarser
             for columns, factor in factors.items():
-                if place in columns:
-                    factors[columns] = factor.take(take, axis=columns.index(place))
-            part = np.log(np.maximum(np.bincount(finer, self.inside[place][old]), _TINY))
-            factors[(place,)] = factors.get((place,), 0.0) + part
-            self.level[place] = level
+                if column in columns:
+                    factors[columns] = factor.take(take, axis=columns.index(column))
+            part = np.log(np.maximum(np.bincount(finer, self.inside[column][old]), _TINY))
+            factors[(column,)] = factors.get((column,), 0.0) + part
+            self.level[column] = level
 
     def merges(self, places: Places, level: int) -> Merges:
         """Return the map from the domain's cells to the groups of a level."""
-        found: list[Cells | None] = []
-        for place in places:
-            cells = self.maps[place][level][self.base[place].cells]
-            found.append(None if int(cells.max()) + 1 == len(cells) else cells)
-        return tuple(found) if any(one is not None for one in found) else ()
+        cell_maps: list[Cells | None] = []
+        for column in places:
+            cells = self.maps[column][level][self.base[column].cells]
+            cell_maps.append(None if int(cells.max()) + 1 == len(cells) else cells)
+        return tuple(cell_maps) if any(cell_map is not None for cell_map in cell_maps) else ()
 
     def model_merges(self, places: Places, level: int) -> Merges:
         """Return the map from the model's cells to the groups of a level that is not finer."""
-        found: list[Cells | None] = []
-        for place in places:
-            finer, coarser = self.maps[place][self.level[place]], self.maps[place][level]
+        merges: list[Cells | None] = []
+        for column in places:
+            finer, coarser = self.maps[column][self.level[column]], self.maps[column][level]
             take = np.zeros(int(finer.max()) + 1, dtype=np.int64)
             take[finer] = coarser
-            found.append(None if int(coarser.max()) + 1 == len(take) else take)
-        return tuple(found) if any(one is not None for one in found) else ()
+            merges.append(None if int(coarser.max()) + 1 == len(take) else take)
+        return tuple(merges) if any(merge is not None for merge in merges) else ()
 
     def at_level(self, table: Floats, places: Places, level: int) -> Floats:
         """Convert a table in the model's cells to a level; finer groups follow the column's one-way marginal."""
-        for side, place in enumerate(places):
-            own = self.level[place]
-            if level < own:
-                finer, coarser = self.maps[place][level], self.maps[place][own]
-                take = np.zeros(self.size(place, level), dtype=np.int64)
+        for side, column in enumerate(places):
+            current = self.level[column]
+            if level < current:
+                finer, coarser = self.maps[column][level], self.maps[column][current]
+                take = np.zeros(self.size(column, level), dtype=np.int64)
                 take[finer] = coarser
-                part = np.bincount(finer, self.inside[place][own])
+                part = np.bincount(finer, self.inside[column][current])
                 table = table.take(take, axis=side) * part.reshape([-1 if k == side else 1 for k in range(len(places))])
-            for step in range(own, level):
-                if table.shape[side] > self.size(place, step + 1):
-                    table = np.moveaxis(np.tensordot(self._step(place, step), table, (1, side)), 0, side)
+            for step in range(current, level):
+                if table.shape[side] > self.size(column, step + 1):
+                    table = np.moveaxis(np.tensordot(self._step(column, step), table, (1, side)), 0, side)
         return table
 
     def coarsen(self, table: NDArray[Any], places: Places, level: int) -> NDArray[Any]:
         """Sum a table at one level to the next; integers exactly."""
-        for side, place in enumerate(places):
-            if table.shape[side] > self.size(place, level + 1):
-                sums = self._step(place, level).astype(table.dtype, copy=False)
+        for side, column in enumerate(places):
+            if table.shape[side] > self.size(column, level + 1):
+                sums = self._step(column, level).astype(table.dtype, copy=False)
                 table = np.moveaxis(np.tensordot(sums, table, (1, side)), 0, side)
         return table
 
-    def _step(self, place: int, level: int) -> Floats:
+    def _step(self, column: int, level: int) -> Floats:
         """Return the indicator matrix from the groups of a level to those of the next."""
-        if (place, level) not in self._sums:
-            finer, coarser = self.maps[place][level], self.maps[place][level + 1]
+        if (column, level) not in self._sums:
+            finer, coarser = self.maps[column][level], self.maps[column][level + 1]
             sums = np.zeros((int(coarser.max()) + 1, int(finer.max()) + 1))
             sums[coarser, finer] = 1.0
-            self._sums[place, level] = sums
-        return self._sums[place, level]
+            self._sums[column, level] = sums
+        return self._sums[column, level]
 
 
-def _parts(held: Floats, groups: Cells) -> Floats:
-    whole = np.bincount(groups, held)[groups]
+def _parts(weights: Floats, groups: Cells) -> Floats:
+    totals = np.bincount(groups, weights)[groups]
     count = np.bincount(groups)[groups]
-    return np.asarray(np.where(whole > 0, held / np.where(whole > 0, whole, 1.0), 1.0 / count))
+    return np.asarray(np.where(totals > 0, weights / np.where(totals > 0, totals, 1.0), 1.0 / count))

@@ -123,21 +123,21 @@ def _weights(domain: Domain, workload: Any) -> dict[Places, float]:
     """Return the candidates: every subset of the workload with two columns or more, with its weight."""
     columns = len(domain.shape)
     every = combinations(range(columns), min(3 if comb(columns, 3) <= _MOST_TRIPLES else 2, columns))
-    asked = dict.fromkeys(every, 1.0) if workload is None else _named(domain, workload)
-    found: dict[Places, float] = {}
-    for places in asked:
+    marginals = dict.fromkeys(every, 1.0) if workload is None else _named(domain, workload)
+    candidates: dict[Places, float] = {}
+    for places in marginals:
         for size in range(2, len(places) + 1):
             for part in combinations(places, size):
-                found.setdefault(part, 0.0)
+                candidates.setdefault(part, 0.0)
     # A subset's weight: for each marginal of the workload, its weight times the number of shared columns.
-    held = [0.0] * columns
-    for places, weight in asked.items():
-        for place in places:
-            held[place] += weight
-    for part in found:
-        found[part] = sum(held[place] for place in part)
-    top = max(found.values(), default=1.0)
-    return {part: weight / top for part, weight in found.items()}
+    column_weights = [0.0] * columns
+    for places, weight in marginals.items():
+        for column in places:
+            column_weights[column] += weight
+    for part in candidates:
+        candidates[part] = sum(column_weights[column] for column in part)
+    top = max(candidates.values(), default=1.0)
+    return {part: weight / top for part, weight in candidates.items()}
 
 
 def _named(domain: Domain, workload: Any) -> dict[Places, float]:
@@ -196,9 +196,9 @@ class _Run:
         self.tell(0.8, "fitting")
         model = self._fit(model, _LAST_STEPS, _LAST_ENOUGH / self._light**_CLOSER)
         self.tell(0.9, "reviewing")
-        found = estimate_error(self.survey, model, budget.part(_REVIEW))
-        measured = [*self.size, *self.singles, *(one for one, _ in self.measured)]
-        return GeneratorResult(model, measured, self.words, found, self.workload)
+        error = estimate_error(self.survey, model, budget.part(_REVIEW))
+        measured = [*self.size, *self.singles, *(marginal for marginal, _ in self.measured)]
+        return GeneratorResult(model, measured, self.words, error, self.workload)
 
     @property
     def _light(self) -> float:
@@ -209,7 +209,7 @@ class _Run:
 
     def _first_share(self, budget: BudgetShare) -> Fraction:
         """Return the share of the spend for one-way marginals: larger with fewer rows. Measures the number of rows."""
-        smallest = min(range(len(self.survey.domain.shape)), key=lambda place: self.survey.domain.shape[place])
+        smallest = min(range(len(self.survey.domain.shape)), key=lambda column: self.survey.domain.shape[column])
         self.size = self.survey.measure([(smallest,)], budget.part(_SIZE), why="how many rows there are")
         sigma = self.survey.noise(budget.loss)
         share = _FIRST / self._light * (_FEW / max(total_of(self.size) / sigma, 1.0)) ** _FIRST_POWER
@@ -219,23 +219,23 @@ class _Run:
         """Measure the one-way marginals; larger ones get more of the loss, so that errors are more equal."""
         domain = self.survey.domain
         worth = [round(1000 * size ** (2 / 3)) for size in domain.shape]
-        for place in range(len(domain.shape)):
-            part = BudgetShare(loss).part(Fraction(worth[place], sum(worth)))
-            self.singles += self.survey.measure([(place,)], part, why="every column")
+        for column in range(len(domain.shape)):
+            part = BudgetShare(loss).part(Fraction(worth[column], sum(worth)))
+            self.singles += self.survey.measure([(column,)], part, why="every column")
         self.resolution = Resolution.of(domain, self.singles, total_of([*self.size, *self.singles]), _LEAST)
         self.tell(0.05, "every column")
         return self._fit(None, 0, 1.0)
 
     def _fit(self, start: Model | None, steps: int, enough: float) -> Model:
         grains = self.resolution.grains()
-        singles = [grain_marginal(one, grains) for one in self.singles]
+        singles = [grain_marginal(single, grains) for single in self.singles]
         several = [
-            replace(one, merges=self.resolution.model_merges(chosen.places, chosen.level))
-            for one, chosen in self.measured
+            replace(marginal, merges=self.resolution.model_merges(chosen.places, chosen.level))
+            for marginal, chosen in self.measured
         ]
         return fit(
             self.resolution.shape(),
-            [*(one for one in singles if one.counts.size > 1), *several] or singles,
+            [*(single for single in singles if single.counts.size > 1), *several] or singles,
             zeros=self.survey.domain.zeros,
             total=total_of([*self.size, *self.singles]),
             grains=grains,
@@ -256,12 +256,14 @@ class _Run:
                 share = 1 - spent
             step = BudgetShare(left.part(share))
             sigma = self.survey.noise(step.part(1 - _CHOICE))
-            asked = MarginalOracle(model)
-            candidates = [one for one in self._candidates(spent + share) if asked.cells(one.places) <= LARGEST]
+            oracle = MarginalOracle(model)
+            candidates = [
+                candidate for candidate in self._candidates(spent + share) if oracle.cells(candidate.places) <= LARGEST
+            ]
             if not candidates:  # most_cells is too small for any pair
                 break
-            chosen = candidates[self._choose(candidates, asked, sigma, step.part(_CHOICE))]
-            before = self._at(asked.joint(chosen.places), chosen) * model.total
+            chosen = candidates[self._choose(candidates, oracle, sigma, step.part(_CHOICE))]
+            before = self._at(oracle.joint(chosen.places), chosen) * model.total
             self._measure(chosen, step.part(1 - _CHOICE))
             self.resolution.refine(chosen.places, chosen.level, model.factors)
             model = self._fit(model, _ROUND_STEPS, _ROUND_ENOUGH / self._light**_CLOSER)
@@ -284,20 +286,20 @@ class _Run:
 
         If the workload is large, each round considers a different random part of it: a public choice.
         """
-        present = list(dict.fromkeys(one.places for _, one in self.measured))
+        present = list(dict.fromkeys(candidate.places for _, candidate in self.measured))
         most = self.most_cells * max(float(used), 0.1)
-        found = []
+        candidates = []
         for places in self._some():
             cliques = tree_cliques(self.resolution.shape(), [*present, places])
             sizes: set[tuple[int, ...]] = set()
             for level in range(self.resolution.levels - 1):
-                sides = tuple(self.resolution.size(place, level) for place in places)
+                sides = tuple(self.resolution.size(column, level) for column in places)
                 if sides in sizes:
                     continue
                 sizes.add(sides)
                 if tree_cells(cliques, self.resolution.shape_with(places, level)) <= most:
-                    found.append(_Candidate(places, level, prod(sides)))
-        return found
+                    candidates.append(_Candidate(places, level, prod(sides)))
+        return candidates
 
     def _some(self) -> list[Places]:
         pairs = [places for places in self.weights if len(places) == 2]
@@ -314,29 +316,29 @@ class _Run:
     def _choose(
         self,
         candidates: Sequence[_Candidate],
-        asked: MarginalOracle,
+        oracle: MarginalOracle,
         sigma: float,
         loss: Loss,
     ) -> int:
         """Select the candidate that shows most beyond its noise, by the exponential mechanism."""
         levels: dict[Places, list[tuple[int, _Candidate]]] = {}  # finest first
-        for number, one in enumerate(candidates):
-            levels.setdefault(one.places, []).append((number, one))
+        for number, candidate in enumerate(candidates):
+            levels.setdefault(candidate.places, []).append((number, candidate))
 
         def scores(inside: Measurer) -> list[int]:
-            answer, total = [0] * len(candidates), asked.model.total
+            answer, total = [0] * len(candidates), oracle.model.total
             for places, counts in inside.counted(levels):
                 level = levels[places][0][1].level
-                expected = self.resolution.at_level(asked.joint(places), places, level) * total
+                expected = self.resolution.at_level(oracle.joint(places), places, level) * total
                 gap: NDArray[Any] = gaps(self._true(places, level, counts), expected, total, inside.whole)
                 if l1(gap) < _EXACT:  # sums of them are exact in floats too, and faster
                     gap = gap.astype(np.float64)
                 worth = max(1, round(self.weights[places] * _WORTH))
-                for number, one in levels[places]:
-                    while level < one.level:
+                for number, candidate in levels[places]:
+                    while level < candidate.level:
                         gap = self.resolution.coarsen(gap, places, level)
                         level += 1
-                    noise = round(sqrt(2 / pi) * sigma * one.cells * inside.parts)
+                    noise = round(sqrt(2 / pi) * sigma * candidate.cells * inside.parts)
                     answer[number] = worth * (l1(gap) - noise)
             return answer
 
@@ -344,13 +346,13 @@ class _Run:
 
     def _true(self, places: Places, level: int, counts: MarginalCounts) -> NDArray[np.int64]:
         """Return true counts at a level of resolution. Inside a step only."""
-        known = self.true.get((places, level))
-        if known is None:
-            known = counts.table(self.resolution.merges(places, level))
-            if known.size <= _KEPT:
-                self.true[places, level] = known
-        return known
+        table = self.true.get((places, level))
+        if table is None:
+            table = counts.table(self.resolution.merges(places, level))
+            if table.size <= _KEPT:
+                self.true[places, level] = table
+        return table
 
-    def _at(self, joint: Floats, one: _Candidate) -> Floats:
+    def _at(self, joint: Floats, candidate: _Candidate) -> Floats:
         """Convert a table in the model's cells to the level of a candidate."""
-        return self.resolution.at_level(joint, one.places, one.level)
+        return self.resolution.at_level(joint, candidate.places, candidate.level)

@@ -81,5 +81,5 @@ def histogram(
     """
     if not isinstance(column, str):
         raise BadInput("say which column: column='age'.")
-    made = marginal_of(ds, "histogram", spend, rows, [column], table, bins, MOST_CELLS, progress, random_state)
-    return Histogram(**{**told_by(made), "standard_error": float(np.mean(made.made.measured[0].sigma))})
+    synthetic = marginal_of(ds, "histogram", spend, rows, [column], table, bins, MOST_CELLS, progress, random_state)
+    return Histogram(**{**told_by(synthetic), "standard_error": float(np.mean(synthetic.made.measured[0].sigma))})

@@ -49,12 +49,12 @@ def independent(
     """
 
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
-        places = [(place,) for place in range(len(survey.domain.shape))]
+        places = [(column,) for column in range(len(survey.domain.shape))]
         measured = survey.measure(places, survey.purse.part(1 - _REVIEW), why="every column by itself")
         tell(0.5, "fitting")
         model = fit(survey.domain.shape, measured, zeros=survey.domain.zeros)
-        found = estimate_error(survey, model, survey.purse.part(_REVIEW))
-        return GeneratorResult(model, measured, [], found)
+        error = estimate_error(survey, model, survey.purse.part(_REVIEW))
+        return GeneratorResult(model, measured, [], error)
 
     return synthesise(
         ds,

@@ -155,30 +155,30 @@ class _Whole:
 
     def usual(self, places: Places) -> tuple[GroupMoments, Floats, Floats]:
         """Return the moments, with means and covariance of some columns."""
-        here = [self.features.of(self.others).index(number) for number in self.features.of(places)]
-        return self.moments, self.means[:, here], self.covariance[np.ix_(here, here)]
+        positions = [self.features.of(self.others).index(number) for number in self.features.of(places)]
+        return self.moments, self.means[:, positions], self.covariance[np.ix_(positions, positions)]
 
 
 def _measured_groups(
-    survey: Measurer, whole: _Whole, places: Places, group_size: int, cutting: Loss, share: Loss
+    survey: Measurer, overall: _Whole, places: Places, group_size: int, cutting: Loss, share: Loss
 ) -> tuple[GaussianPart, int]:
     """Cut the rows of some columns into groups, and measure their moments; return also the number of groups.
 
     Privacy: both losses: one for the cuts, one for the moments, which get both if there is nothing to cut.
     """
-    features, classes = whole.features, len(whole.means)
+    features, classes = overall.features, len(overall.means)
     rows = features.rows(survey.relation, places)
     numbers = [number for number in features.of(places) if features.listed[number].cell is None]
     size = max(group_size, clear_rows(survey, len(places), share))
-    depth = depth_of(survey, whole.moments.total / classes, size, cutting, numbers)
+    depth = depth_of(survey, overall.moments.total / classes, size, cutting, numbers)
     leaves = [Leaf()]
     if depth:
         leaves = partition(survey, features, numbers, depth, ceil(size * classes), cutting, rows)
     else:
         share = share + cutting
-    keys = (*whole.classes, leaf_key(features, leaves))
+    keys = (*overall.classes, leaf_key(features, leaves))
     moments = measure_moments(survey, features, places, share, rows, keys)
-    return _groups(features, places, leaves, moments, whole.usual(places)), len(leaves)
+    return _groups(features, places, leaves, moments, overall.usual(places)), len(leaves)
 
 
 _SINGLES, _MORE, _REVIEW = Fraction(1, 10), Fraction(3, 10), Fraction(1, 50)
@@ -231,23 +231,23 @@ def mggm(
 
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         budget = survey.purse
-        told = None if label is None else survey.domain.places[label]
-        singles, more = _one_way(survey, told)
+        label_column = None if label is None else survey.domain.places[label]
+        singles, more = _one_way(survey, label_column)
         fine = bool(more) and singles.error < _FINE  # or the first measurement was all noise
-        others = tuple(place for place in range(len(survey.domain.shape)) if place != told)
+        others = tuple(column for column in range(len(survey.domain.shape)) if column != label_column)
         rest = 1 - _SINGLES - more - _REVIEW
         plan = what_is_worth(survey, singles, rest, len(others), largest, group_size)
         features = Features(survey.domain, singles.shares if fine else singles.even, plan.least)
-        classes = () if told is None else (survey.domain.modelled[told].key(),)
+        classes = () if label_column is None else (survey.domain.modelled[label_column].key(),)
         tell(0.1, "means and products")
         all_rows = features.rows(survey.relation, others)
         bought = measure_moments(
             survey, features, others, budget.part(plan.together), all_rows, classes, plan.crossed, not plan.crossed
         )
         together = singles.sharpen(bought, features, others)
-        whole = _Whole.of(features, others, classes, together, plan.crossed)
-        found = attribute_sets(correlations(features, others, whole.covariance), linkage, cut, largest)
-        sets = [tuple(others[i] for i in one) for one in found]
+        overall = _Whole.of(features, others, classes, together, plan.crossed)
+        clusters = attribute_sets(correlations(features, others, overall.covariance), linkage, cut, largest)
+        sets = [tuple(others[i] for i in cluster) for cluster in clusters]
         cut_up = [places for places in sets if len(places) > 1] if plan.groups else []
         if plan.groups and not cut_up:  # uncorrelated columns: then all is spent on each by itself
             singles = singles.again(survey, budget.part(plan.groups + plan.cuts))
@@ -256,12 +256,12 @@ def mggm(
             tell(0.3 + 0.5 * done / len(sets), "groups of rows")
             if places in cut_up:
                 cutting, share = (budget.part(part / len(cut_up)) for part in (plan.cuts, plan.groups))
-                part, groups = _measured_groups(survey, whole, places, group_size, cutting, share)
+                part, groups = _measured_groups(survey, overall, places, group_size, cutting, share)
             else:
-                part, groups = _one_group(features, others, places, whole.usual(places)), 1
+                part, groups = _one_group(features, others, places, overall.usual(places)), 1
             parts.append(part)
             words.append(f"{', '.join(survey.domain.words(places))} in {groups} groups")
-        model = _model(survey, whole, parts, told, singles if fine else None)
+        model = _model(survey, overall, parts, label_column, singles if fine else None)
         tell(0.85, "reviewing")
         found_out = estimate_error(survey, model, budget.part(_REVIEW)) if reviewed else None
         return GeneratorResult(model, list(singles.measured), words, found_out)
@@ -288,30 +288,30 @@ def _one_group(features: Features, others: Places, places: Places, usual: _Usual
     """Return the Gaussian of each class: its own means, and the common spread."""
     together, means, covariance = usual
     missing = np.array([together.means(kind)[2] for kind in range(len(means))])
-    every = [place for place in features.gaps if place in others]
-    gaps = {place: missing[:, every.index(place)] for place in every if place in places}
+    every = [column for column in features.gaps if column in others]
+    gaps = {column: missing[:, every.index(column)] for column in every if column in places}
     spread = nearest_covariance(covariance, 1e-5)
     noise = np.full(len(means), together.together.noise[2] / together.total)
     return GaussianPart(places, np.eye(len(means)), means, np.repeat(spread[None], len(means), axis=0), gaps, noise)
 
 
 def _groups(
-    features: Features, places: Places, leaves: Sequence[Leaf], found: GroupMoments, usual: _Usual
+    features: Features, places: Places, leaves: Sequence[Leaf], moments: GroupMoments, usual: _Usual
 ) -> GaussianPart:
     """Return the Gaussians of a set's groups, each as close to its own moments as their noise allows."""
     together, means, covariance = usual
-    own, classes = features.of(places), len(means)
-    columns = [[own.index(number) for number in features.of([place])] for place in places]
-    gaps = [place for place in features.gaps if place in places]
+    numbers, classes = features.of(places), len(means)
+    columns = [[numbers.index(number) for number in features.of([column])] for column in places]
+    gaps = [column for column in features.gaps if column in places]
     centres, spreads = [], []
-    chances = np.zeros((len(gaps), len(found.count)))
-    weights = np.zeros((classes, len(found.count)))
-    for group, count in enumerate(found.count):
+    chances = np.zeros((len(gaps), len(moments.count)))
+    weights = np.zeros((classes, len(moments.count)))
+    for group, count in enumerate(moments.count):
         kind, leaf = divmod(group, len(leaves))
         rows = max(1.0, float(count))
-        mean, second, chances[:, group] = found.means(group)
-        error = found.noise[1] / rows, found.noise[2] / rows
-        bounds = [leaves[leaf].bounds(number) for number in own]
+        mean, second, chances[:, group] = moments.means(group)
+        error = moments.noise[1] / rows, moments.noise[2] / rows
+        bounds = [leaves[leaf].bounds(number) for number in numbers]
         centre, spread = shrunk(mean, second, error, (means[kind], covariance), bounds, columns)
         centres.append(centre)
         spreads.append(nearest_covariance(spread, 1e-5))
@@ -321,19 +321,19 @@ def _groups(
         total = max(1.0, float(weights[kind].sum()))
         weights[kind, block] = nonnegative(weights[kind, block], total) / total
     # About a third of a group's own noise remains: shrinkage removes the rest.
-    noise = np.hypot(together.together.noise[2] / together.total, found.noise[2] / 3 / np.maximum(found.count, 1.0))
+    noise = np.hypot(together.together.noise[2] / together.total, moments.noise[2] / 3 / np.maximum(moments.count, 1.0))
     return GaussianPart(
         places, weights, np.array(centres), np.array(spreads), dict(zip(gaps, chances, strict=True)), noise
     )
 
 
 def _model(
-    survey: Measurer, whole: _Whole, parts: list[GaussianPart], label: int | None, singles: OneWayMarginals | None
+    survey: Measurer, overall: _Whole, parts: list[GaussianPart], label: int | None, singles: OneWayMarginals | None
 ) -> GaussianModel:
     """Build the model, with the single columns that its rows are corrected to, if they were measured well enough."""
-    total = whole.moments.total
-    counts = nonnegative(whole.moments.count, total)
-    plain = GaussianModel(survey.domain, parts, total, label, counts / total, whole.features)
+    total = overall.moments.total
+    counts = nonnegative(overall.moments.count, total)
+    plain = GaussianModel(survey.domain, parts, total, label, counts / total, overall.features)
     if singles is None:
         return plain
     return replace(plain, wanted=singles.wanted(counts, *plain.drawn(_LOOKED, np.random.default_rng(20190))))

@@ -73,21 +73,21 @@ def tree_steps(survey: Measurer, tell: Progress) -> GeneratorResult:
     Privacy: the survey's spend; see `mst`.
     """
     budget, domain = survey.purse, survey.domain
-    places = [(place,) for place in range(len(domain.shape))]
+    places = [(column,) for column in range(len(domain.shape))]
     measured = survey.measure(places, budget.part(_SINGLE), why="every column")
     grains = grains_of(domain, measured, total_of(measured), _LEAST)
-    held, shape = [grain_marginal(one, grains) for one in measured], [grain.size for grain in grains]
-    model = fit(shape, held, zeros=domain.zeros, grains=grains)
+    marginals, shape = [grain_marginal(marginal, grains) for marginal in measured], [grain.size for grain in grains]
+    model = fit(shape, marginals, zeros=domain.zeros, grains=grains)
     words = []
     if len(shape) > 1:
         tree = choose_tree(survey, model, budget.part(_CHOOSE), tell)
         words = [" and ".join(domain.words(pair)) for pair in tree]
-        merges: list[Merges] = [tuple(grains[place].cells for place in pair) for pair in tree]
+        merges: list[Merges] = [tuple(grains[column].cells for column in pair) for pair in tree]
         pairs = survey.measure(tree, budget.part(1 - _SINGLE - _CHOOSE - _REVIEW), merges, why="a pair of the tree")
         measured = [*measured, *pairs]
         tell(0.6, "fitting")
-        held += [replace(one, merges=()) for one in pairs]
-        model = fit(shape, held, zeros=domain.zeros, grains=grains, steps=1000)
+        marginals += [replace(pair, merges=()) for pair in pairs]
+        model = fit(shape, marginals, zeros=domain.zeros, grains=grains, steps=1000)
     return GeneratorResult(model, measured, words, estimate_error(survey, model, budget.part(_REVIEW)))
 
 
@@ -100,8 +100,8 @@ def choose_tree(survey: Measurer, model: Model, loss: Loss, tell: Progress) -> l
     columns = len(survey.domain.shape)
     pairs: list[Places] = list(combinations(range(columns), 2))
     part_of = list(range(columns))
-    asked = MarginalOracle(model)
-    grains: list[Merges] = [tuple(model.grains[place].cells for place in pair) for pair in pairs]
+    oracle = MarginalOracle(model)
+    grains: list[Merges] = [tuple(model.grains[column].cells for column in pair) for pair in pairs]
     far: dict[Places, int] = {}
     tree: list[Places] = []
     for done in range(columns - 1):
@@ -110,7 +110,7 @@ def choose_tree(survey: Measurer, model: Model, loss: Loss, tell: Progress) -> l
         def scores(inside: Measurer, listed: list[Places] = open_pairs) -> list[int]:
             if not far:
                 for (pair, counts), merges in zip(inside.counted(pairs), grains, strict=True):
-                    expected = asked.joint(pair) * model.total
+                    expected = oracle.joint(pair) * model.total
                     far[pair] = l1(gaps(counts.table(merges), expected, model.total, inside.whole))
             return [far[pair] for pair in listed]
 

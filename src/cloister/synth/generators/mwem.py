@@ -90,8 +90,8 @@ def mwem(
     """
     check_whole("rounds", rounds, most=_MOST_ROUNDS, none=True)
     domain = check_cells(ds, table, columns, bins, most_cells, "mwem")
-    told = [one.words for one in _questions(domain, workload)]
-    planned = min(len(told), 12) if rounds is None else rounds
+    texts = [question.words for question in _questions(domain, workload)]
+    planned = min(len(texts), 12) if rounds is None else rounds
 
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         # With private cuts, a condition may match all bins where it did not match all equal ones: its count is then
@@ -103,21 +103,21 @@ def mwem(
         weights = allowed_cells(survey.domain)
         weights *= total / weights.sum()
         each = budget.part((1 - _TOTAL - _REVIEW) / planned)
-        known: list[tuple[_Question, NoisyMarginal]] = []
+        answers: list[tuple[_Question, NoisyMarginal]] = []
         words = []
         for done in range(planned):
             chosen = _worst(survey, weights, questions, each.split(2))
             noisy = survey.measure([chosen.places], each.split(2), [chosen.merges], why=f"round {done + 1}")[0]
-            known.append((chosen, noisy))
+            answers.append((chosen, noisy))
             words.append(chosen.words)
-            weights = _updated(weights, known, total)
+            weights = _updated(weights, answers, total)
             tell(0.1 + 0.7 * (done + 1) / planned, f"{done + 1} questions")
         model = full_joint(survey.domain, weights, total)
-        every = [*measured, *(noisy for _, noisy in known)]
-        found = estimate_error(survey, model, budget.part(_REVIEW))
-        marginals = [one.places for one in questions if one.count is None]
-        counts = [one.count for one in questions if one.count is not None]
-        return GeneratorResult(model, every, words, found, marginals, counts)
+        every = [*measured, *(noisy for _, noisy in answers)]
+        error = estimate_error(survey, model, budget.part(_REVIEW))
+        marginals = [question.places for question in questions if question.count is None]
+        counts = [question.count for question in questions if question.count is not None]
+        return GeneratorResult(model, every, words, error, marginals, counts)
 
     return synthesise(
         ds,
@@ -130,7 +130,7 @@ def mwem(
         bins=bins,
         progress=progress,
         random_state=random_state,
-        told={"workload": told, "rounds": planned},
+        told={"workload": texts, "rounds": planned},
     )
 
 
@@ -140,50 +140,50 @@ def _questions(domain: Domain, workload: Workload | None, bought: bool = False) 
         return [_Question(places, (), " and ".join(domain.words(places))) for places in sets]
     if not isinstance(workload, list | tuple):  # it is read again after the charge
         raise BadInput("a workload is a list of questions.")
-    found = [_question(domain, one, bought) for one in workload]
-    if not found:
+    questions = [_question(domain, entry, bought) for entry in workload]
+    if not questions:
         raise BadInput("a workload has at least one question.")
-    return found
+    return questions
 
 
-def _question(domain: Domain, asked: Any, bought: bool) -> _Question:
+def _question(domain: Domain, entry: Any, bought: bool) -> _Question:
     """Read a marginal, named by its columns, or a count, as conditions by column."""
-    check_names("a question of the workload", asked, none=False)
-    if not list(asked) or any(name not in domain.places for name in asked):
+    check_names("a question of the workload", entry, none=False)
+    if not list(entry) or any(name not in domain.places for name in entry):
         raise BadInput("a workload names modelled columns: ('ward', 'age'), or {'age': {'from': 44, 'below': 55}}.")
-    places = tuple(sorted({domain.places[name] for name in asked}))
-    if not isinstance(asked, Mapping):
+    places = tuple(sorted({domain.places[name] for name in entry}))
+    if not isinstance(entry, Mapping):
         return _Question(places, (), " and ".join(domain.words(places)))
-    axes = [domain.modelled[place] for place in places]
-    conditions = tuple(RangeCondition.of(axis, asked[axis.name]) for axis in axes)
+    axes = [domain.modelled[column] for column in places]
+    conditions = tuple(RangeCondition.of(axis, entry[axis.name]) for axis in axes)
     if not bought and any(cells.most.all() or not cells.most.any() for cells in conditions):
         raise BadInput("a count needs a condition that some cells meet and others do not.")
     merges = tuple(cells.most.astype(np.int64) for cells in conditions)
-    return _Question(places, merges, str(dict(asked)), MarginalQuery(asked, places, conditions))
+    return _Question(places, merges, str(dict(entry)), MarginalQuery(entry, places, conditions))
 
 
 def _worst(survey: Measurer, weights: Floats, questions: Sequence[_Question], loss: Loss) -> _Question:
     """Select privately the query that the weights answer worst, after subtracting the expected noise."""
     sigma, total = survey.noise(loss), float(weights.sum())
-    expected = [one.of(_marginal(weights, one.places)) for one in questions]
-    noise = [round(sqrt(2 / pi) * sigma * one.size * survey.parts) for one in expected]
+    expected = [question.of(_marginal(weights, question.places)) for question in questions]
+    noise = [round(sqrt(2 / pi) * sigma * answer.size * survey.parts) for answer in expected]
 
     def scores(inside: Measurer) -> list[int]:
-        counted = inside.counted([one.places for one in questions])
+        counted = inside.counted([question.places for question in questions])
         return [
-            l1(gaps(counts.table(one.merges), there, total, inside.whole)) - much
-            for one, (_, counts), there, much in zip(questions, counted, expected, noise, strict=True)
+            l1(gaps(counts.table(question.merges), answer, total, inside.whole)) - much
+            for question, (_, counts), answer, much in zip(questions, counted, expected, noise, strict=True)
         ]
 
     return questions[survey.choose(scores, loss)]
 
 
-def _updated(weights: Floats, known: Sequence[tuple[_Question, NoisyMarginal]], total: float) -> Floats:
+def _updated(weights: Floats, answers: Sequence[tuple[_Question, NoisyMarginal]], total: float) -> Floats:
     """Update the weights in several passes over all measurements. Post-processing."""
     logs = np.log(np.where(weights > 0, weights, 1.0))
     possible = weights > 0
     for _ in range(_PASSES):
-        for question, noisy in known:
+        for question, noisy in answers:
             now = question.of(_marginal(weights, question.places))
             # The paper's step is half of the gap in shares of the rows; no weight moves by more than a factor e.
             step = np.clip((noisy.counts - now) / (2 * np.maximum(now, total / (2 * prod(now.shape)))), -1.0, 1.0)
@@ -199,9 +199,11 @@ def _marginal(weights: Floats, places: Places) -> Floats:
 
 def _spread(step: Floats, question: _Question, shape: Sequence[int]) -> Floats:
     """Broadcast a number per cell of an answer to the cells of the cross product."""
-    sizes = [shape[place] for place in question.places]
+    sizes = [shape[column] for column in question.places]
     if question.merges:
         assert step.shape == merged_shape(sizes, question.merges)
-        takes = [np.arange(size) if one is None else one for size, one in zip(sizes, question.merges, strict=True)]
+        takes = [
+            np.arange(size) if merge is None else merge for size, merge in zip(sizes, question.merges, strict=True)
+        ]
         step = step[np.ix_(*takes)]
     return step.reshape([shape[i] if i in question.places else 1 for i in range(len(shape))])

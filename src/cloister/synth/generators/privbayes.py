@@ -84,7 +84,7 @@ def privbayes(
 
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         budget, shape = survey.purse, survey.domain.shape
-        measured = survey.measure([(place,) for place in range(len(shape))], budget.part(_SINGLE), why="every column")
+        measured = survey.measure([(column,) for column in range(len(shape))], budget.part(_SINGLE), why="every column")
         model = fit(shape, measured, zeros=survey.domain.zeros)
         words: list[str] = []
         if len(shape) > 1:
@@ -128,19 +128,19 @@ class _Network:
 
     def grow(self, choice: Loss, measurement: Loss) -> str:
         """Add one more column."""
-        asked = self.model.asked()
-        candidates = self._candidates(asked)
+        oracle = self.model.asked()
+        candidates = self._candidates(oracle)
 
         total = self.model.total
 
-        def expected(one: _Candidate) -> Floats:
-            return _product(asked.marginal(one.parents), asked.marginal((one.column,)), one, total)
+        def expected(candidate: _Candidate) -> Floats:
+            return _product(oracle.marginal(candidate.parents), oracle.marginal((candidate.column,)), candidate, total)
 
         def scores(inside: Measurer) -> list[int]:
-            counted = inside.counted([one.places for one in candidates])
+            counted = inside.counted([candidate.places for candidate in candidates])
             return [
-                l1(gaps(counts.table(), expected(one), total, inside.whole))
-                for one, (_, counts) in zip(candidates, counted, strict=True)
+                l1(gaps(counts.table(), expected(candidate), total, inside.whole))
+                for candidate, (_, counts) in zip(candidates, counted, strict=True)
             ]
 
         chosen = candidates[self.survey.choose(scores, choice)]
@@ -159,12 +159,15 @@ class _Network:
         domain = self.survey.domain
         return fit(domain.shape, self.measured, zeros=domain.zeros, start=self.model, steps=steps)
 
-    def _candidates(self, asked: MarginalOracle) -> list[_Candidate]:
+    def _candidates(self, oracle: MarginalOracle) -> list[_Candidate]:
         """Return the remaining columns, each with every parent set of allowed size; from public and released facts."""
         shape = self.survey.domain.shape
-        present = [*(one.places for one in self.measured), *(zero.places for zero in self.survey.domain.zeros)]
-        found: list[_Candidate] = []
-        outside = [place for place in range(len(shape)) if place not in self.inside]
+        present = [
+            *(marginal.places for marginal in self.measured),
+            *(zero.places for zero in self.survey.domain.zeros),
+        ]
+        candidates: list[_Candidate] = []
+        outside = [column for column in range(len(shape)) if column not in self.inside]
         looked_at = max(_LOOKED_AT // len(outside), 1)  # bounds the running time, whatever the columns
         for column in outside:
             sets = [
@@ -172,22 +175,22 @@ class _Network:
                 for size in range(min(self.degree, len(self.inside)), 0, -1)
                 for parents in _some(sorted(self.inside), size, looked_at)
             ]
-            light = [one for one in sets if prod(shape[place] for place in one.places) <= self.heaviest]
-            own = [
-                one
-                for one in _spread(light, looked_at)
-                if tree_cells(tree_cliques(shape, [*present, one.places]), shape) <= self.most_cells
-                and asked.cells(one.parents) <= LARGEST
+            light = [candidate for candidate in sets if prod(shape[axis] for axis in candidate.places) <= self.heaviest]
+            allowed = [
+                candidate
+                for candidate in _spread(light, looked_at)
+                if tree_cells(tree_cliques(shape, [*present, candidate.places]), shape) <= self.most_cells
+                and oracle.cells(candidate.parents) <= LARGEST
             ]
-            found += own or [self._lightest(column, present)]
-        return _spread(found, _MOST_CANDIDATES)
+            candidates += allowed or [self._lightest(column, present)]
+        return _spread(candidates, _MOST_CANDIDATES)
 
     def _lightest(self, column: int, present: Sequence[Places]) -> _Candidate:
         """Return the parent with fewest cells, or none if even that is too large, if no candidate is light enough."""
         shape = self.survey.domain.shape
-        one = _Candidate(column, (min(self.inside, key=lambda place: shape[place]),))
-        small = tree_cells(tree_cliques(shape, [*present, one.places]), shape) <= max(self.most_cells, LARGEST)
-        return one if small else _Candidate(column, ())
+        candidate = _Candidate(column, (min(self.inside, key=lambda parent: shape[parent]),))
+        small = tree_cells(tree_cliques(shape, [*present, candidate.places]), shape) <= max(self.most_cells, LARGEST)
+        return candidate if small else _Candidate(column, ())
 
 
 def _some(columns: Sequence[int], size: int, most: int) -> list[Places]:
@@ -203,7 +206,7 @@ def _spread(listed: Sequence[_Candidate], most: int) -> list[_Candidate]:
     return list(listed) if len(listed) <= most else [listed[(i * len(listed)) // most] for i in range(most)]
 
 
-def _product(parents: Floats, column: Floats, one: _Candidate, total: float) -> Floats:
+def _product(parents: Floats, column: Floats, candidate: _Candidate, total: float) -> Floats:
     """Return the counts of a column and its parents under independence, dimensions in ascending order."""
-    side = one.places.index(one.column)
+    side = candidate.places.index(candidate.column)
     return np.moveaxis(np.multiply.outer(parents, column), -1, side) / max(total, 1.0)

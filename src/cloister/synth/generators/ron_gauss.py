@@ -84,31 +84,31 @@ def ron_gauss(
     used = len(_used(features, label)[1])
     if used < 1:
         raise BadInput("RON-Gauss needs columns beside the label.")
-    kept = (used + 1) // 2 if dimensions is None else dimensions
-    if isinstance(kept, bool) or not isinstance(kept, int) or not 1 <= kept <= used:
+    rank = (used + 1) // 2 if dimensions is None else dimensions
+    if isinstance(rank, bool) or not isinstance(rank, int) or not 1 <= rank <= used:
         raise BadInput(f"dimensions is a whole number from 1 to {used}, the numbers and categories of these columns.")
 
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
-        own = Features(survey.domain)
-        names, chosen = _used(own, label)
-        turned = directions(len(chosen), min(kept, len(chosen)), directions_seed)
-        table_rows = own.rows(survey.relation)
-        groups = None if label is None else _classes(survey, own, label)
+        survey_features = Features(survey.domain)
+        names, chosen = _used(survey_features, label)
+        turned = directions(len(chosen), min(rank, len(chosen)), directions_seed)
+        table_rows = survey_features.rows(survey.relation)
+        groups = None if label is None else _classes(survey, survey_features, label)
         size = 1 if groups is None else len(groups.values)
-        first = _first(survey, own, names, chosen, survey.purse.part(_MEANS), table_rows, groups)
+        first = _first(survey, survey_features, names, chosen, survey.purse.part(_MEANS), table_rows, groups)
         tell(0.4, "directions")
         loss = survey.purse.part(1 - _MEANS - _REVIEW)
-        second = _second(survey, own, names, chosen, turned, loss, table_rows, groups)
-        part = _part(own, tuple(names), turned, first, second)
+        second = _second(survey, survey_features, names, chosen, turned, loss, table_rows, groups)
+        part = _part(survey_features, tuple(names), turned, first, second)
         total = max(1.0, float(first[0].sum()))
         told_by = None if label is None else survey.domain.places[label]
         shares = nonnegative(first[0], total) / total
         model = GaussianModel(survey.domain, [part], total, told_by, shares)
         tell(0.8, "reviewing")
-        told = NoisyMarginal((), np.array(total), first[3] * sqrt(size), (), "the number of rows, with means")
-        words = [f"{kept} directions of {len(chosen)}"]
+        row_count = NoisyMarginal((), np.array(total), first[3] * sqrt(size), (), "the number of rows, with means")
+        words = [f"{rank} directions of {len(chosen)}"]
         return GeneratorResult(
-            model, [told], words, estimate_error(survey, model, survey.purse.part(_REVIEW)) if reviewed else None
+            model, [row_count], words, estimate_error(survey, model, survey.purse.part(_REVIEW)) if reviewed else None
         )
 
     return synthesise(
@@ -122,7 +122,7 @@ def ron_gauss(
         bins=bins,
         progress=progress,
         random_state=random_state,
-        told={"dimensions": kept, "label": label, "directions": directions_seed},
+        told={"dimensions": rank, "label": label, "directions": directions_seed},
     )
 
 
@@ -136,7 +136,7 @@ def directions(numbers: int, kept: int, seed: int) -> NDArray[np.int64]:
 
 def _used(features: Features, label: str | None) -> tuple[list[int], list[int]]:
     """Return the columns beside the label, and their features."""
-    places = [place for place, axis in enumerate(features.domain.modelled) if axis.name != label]
+    places = [column for column, axis in enumerate(features.domain.modelled) if axis.name != label]
     return places, features.of(places)
 
 
@@ -154,16 +154,16 @@ def _first(
     groups: GroupKey | None,
 ) -> tuple[Floats, Floats, Floats, float]:
     """Measure counts, sums and gaps of each class; return them with the noise on a count."""
-    c, gaps = len(places), [place for place in features.gaps if place in places]
+    c, gaps = len(places), [column for column in features.gaps if column in places]
     alpha = max(1, round(sqrt(c)))
     noise = noise_for(root_above(alpha**2 + c) * ONE * survey.most, (alpha + c) * ONE * survey.most, loss)
     keys = () if groups is None else (groups,)
     size = 1 if groups is None else len(groups.values)
-    values = [*(features.value(i) for i in chosen), *(features.gap(place) for place in gaps)]
+    values = [*(features.value(i) for i in chosen), *(features.gap(column) for column in gaps)]
 
     def look() -> NDArray[Any]:
-        found = rows.sums(keys, values).run(rows.engine)
-        return scaled(found, [alpha * ONE, *([1] * len(values))])
+        sums = rows.sums(keys, values).run(rows.engine)
+        return scaled(sums, [alpha * ONE, *([1] * len(values))])
 
     noisy = np.asarray(survey.meter.release(look, noise), dtype=np.float64).reshape(-1, size).T / ONE / survey.whole
     count = noisy[:, 0] / alpha
@@ -190,10 +190,15 @@ def _second(
         root_above(longest**2 + square**2) * survey.most, (longest * (p + 1) // 2 + square + 1) * survey.most, loss
     )
     sides = [
-        _added([exp.Mul(this=features.column(i), expression=literal(int(w))) for i, w in zip(chosen, one, strict=True)])
-        for one in turned.T
+        _added(
+            [
+                exp.Mul(this=features.column(i), expression=literal(int(w)))
+                for i, w in zip(chosen, direction, strict=True)
+            ]
+        )
+        for direction in turned.T
     ]
-    seen = rows.with_columns({internal(f"turned{j}"): side for j, side in enumerate(sides)})
+    projected = rows.with_columns({internal(f"turned{j}"): side for j, side in enumerate(sides)})
     turned_columns = [exp.column(internal(f"turned{j}"), quoted=True) for j in range(p)]
     pairs = list(combinations_with_replacement(range(p), 2))
     values = [
@@ -206,8 +211,8 @@ def _second(
     size = 1 if groups is None else len(groups.values)
 
     def look() -> NDArray[Any]:
-        found = seen.sums(keys, values).run(seen.engine)[1:]
-        return scaled(found, [*([1] * len(pairs)), _FINE**2])
+        sums = projected.sums(keys, values).run(projected.engine)[1:]
+        return scaled(sums, [*([1] * len(pairs)), _FINE**2])
 
     worth = (ONE * _FINE) ** 2 * survey.whole
     noisy = np.asarray(survey.meter.release(look, noise), dtype=np.float64).reshape(-1, size).T / worth
@@ -219,8 +224,8 @@ def _second(
 
 def _added(terms: Sequence[exp.Expression]) -> exp.Expression:
     total = terms[0]
-    for one in terms[1:]:
-        total = exp.Add(this=total, expression=one)
+    for term in terms[1:]:
+        total = exp.Add(this=total, expression=term)
     return total
 
 
@@ -234,7 +239,7 @@ def _part(
     """Return the Gaussian of each class: its own covariance in the directions, the rest of the spread in all others."""
     count, sums, gaps, _ = first
     basis, _ = np.linalg.qr(turned / _FINE)
-    numbers, kept = turned.shape
+    numbers, rank = turned.shape
     means, covariances, chances = [], [], np.zeros((gaps.shape[1], len(count)))
     for group, rows in enumerate(np.maximum(count, 1.0)):
         mean = np.clip(sums[group] / rows, -1.0, 1.0)
@@ -243,13 +248,13 @@ def _part(
         change = np.linalg.lstsq(turned / _FINE, basis, rcond=None)[0]
         inside = change.T @ (second[0][group] / rows) @ change - np.outer(basis.T @ mean, basis.T @ mean)
         inside = nearest_covariance(inside, 1e-5)
-        whole = min(max(float(second[1][group] / rows - mean @ mean), 0.0), float(numbers))
-        most = max(whole, 1e-4 * numbers)
+        variance = min(max(float(second[1][group] / rows - mean @ mean), 0.0), float(numbers))
+        most = max(variance, 1e-4 * numbers)
         inside *= min(1.0, most / float(np.trace(inside)))
-        rest = max(whole - float(np.trace(inside)), 0.0) / max(numbers - kept, 1)
+        rest = max(variance - float(np.trace(inside)), 0.0) / max(numbers - rank, 1)
         other = np.eye(numbers) - basis @ basis.T
         means.append(mean)
         covariances.append(nearest_covariance(basis @ inside @ basis.T + rest * other, 1e-5))
-    listed = [place for place in features.gaps if place in places]
+    listed = [column for column in features.gaps if column in places]
     gaps_of = dict(zip(listed, chances, strict=True))
     return GaussianPart(places, np.eye(len(count)), np.array(means), np.array(covariances), gaps_of)

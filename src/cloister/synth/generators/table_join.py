@@ -38,20 +38,22 @@ def read_two(
         bins: equal bins; or {column: bins or ends of bins}, each for the tables that have the column.
     """
     _check_tables(ds, parent, child, columns, bins)
-    terms = {name: {one: term for one, term in ds.columns(name).items() if not term.unit} for name in (parent, child)}
+    terms = {
+        name: {column: term for column, term in ds.columns(name).items() if not term.unit} for name in (parent, child)
+    }
     chosen = {name: tuple(columns.get(name, terms[name])) for name in (parent, child)}
     _check_columns(chosen, bins)
-    above, beside = (_bins(bins, {one: one for one in chosen[name]}) for name in (parent, child))
+    above, beside = (_bins(bins, {column: column for column in chosen[name]}) for name in (parent, child))
     plain, _ = read_domain(ds, table=parent, columns=chosen[parent], bins=above)
-    first = _with_number(ds, parent, child, plain, {one: terms[parent][one] for one in chosen[parent]})
-    own, _ = read_domain(ds, table=child, columns=chosen[child], bins=beside)
+    first = _with_number(ds, parent, child, plain, {column: terms[parent][column] for column in chosen[parent]})
+    child_domain, _ = read_domain(ds, table=child, columns=chosen[child], bins=beside)
     # Only columns with public cells that no other column determines are joined and conditioned on.
     determines = ds.tables.schema.tables[parent].determines
     decided = {right for left, right in determines if {*left, right} <= set(chosen[parent])}
     shared = [axis.name for axis in plain.axes if not axis.pseudonym and axis.name not in decided]
-    inside = {**{one: terms[child][one] for one in chosen[child]}, **_prefixed(parent, shared, terms[parent])}
-    second = _with_parents(ds, parent, child, own, shared, inside)
-    joined = _bins(bins, {**{one: one for one in chosen[child]}, **_prefixed(parent, shared)})
+    inside = {**{column: terms[child][column] for column in chosen[child]}, **_prefixed(parent, shared, terms[parent])}
+    second = _with_parents(ds, parent, child, child_domain, shared, inside)
+    joined = _bins(bins, {**{column: column for column in chosen[child]}, **_prefixed(parent, shared)})
     return read_domain(first, table=parent, bins=above), read_domain(second, table=child, bins=joined)
 
 
@@ -75,8 +77,8 @@ def _check_tables(ds: Any, parent: str, child: str, columns: Any, bins: Any) -> 
 
 def _check_columns(chosen: Mapping[str, Sequence[str]], bins: Any) -> None:
     """Refuse names that joined columns have, and bins of columns that are in neither table."""
-    names = {one for listed in chosen.values() for one in listed}
-    if NUMBER in names or any("." in one for one in names):
+    names = {column for listed in chosen.values() for column in listed}
+    if NUMBER in names or any("." in name for name in names):
         raise BadSchema(f"columns here have no dot in their names, and none is called {NUMBER}.")
     unknown = sorted(set(bins) - names) if isinstance(bins, Mapping) else []
     if unknown:
@@ -98,16 +100,19 @@ def _with_number(ds: Any, parent: str, child: str, plain: Domain, terms: Mapping
 
 
 def _with_parents(
-    ds: Any, parent: str, child: str, own: Domain, shared: Sequence[str], terms: Mapping[str, Any]
+    ds: Any, parent: str, child: str, child_domain: Domain, shared: Sequence[str], terms: Mapping[str, Any]
 ) -> "_Seen":
     """Return the children with columns of their parents, under the parent's rules as well."""
     above, facts = ds.schema.tables[parent], ds.schema.tables[child]
-    renamed = {f"{parent}.{one}": replace(_every(ds, parent, [one])[one], name=f"{parent}.{one}") for one in shared}
-    rules = [{f"{parent}.{one}": wanted for one, wanted in rule.items()} for rule in above.never]
-    names = [one for one in terms if one not in renamed]
+    renamed = {
+        f"{parent}.{column}": replace(_every(ds, parent, [column])[column], name=f"{parent}.{column}")
+        for column in shared
+    }
+    rules = [{f"{parent}.{column}": wanted for column, wanted in rule.items()} for rule in above.never]
+    names = [column for column in terms if column not in renamed]
     return _Seen(
         child,
-        replace(_joined(ds, parent, child, own, shared), columns={**_every(ds, child, names), **renamed}),
+        replace(_joined(ds, parent, child, child_domain, shared), columns={**_every(ds, child, names), **renamed}),
         terms,
         (*facts.never, *rules),
         facts.determines,
@@ -116,12 +121,16 @@ def _with_parents(
 
 def _prefixed(parent: str, columns: Sequence[str], values: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return columns of the parent by their names in the join, each with its value, or with its own name."""
-    return {f"{parent}.{one}": one if values is None else values[one] for one in columns}
+    return {f"{parent}.{column}": column if values is None else values[column] for column in columns}
 
 
 def _bins(bins: Any, columns: Mapping[str, str]) -> Any:
     """Return the bins of some columns, each under its name in a table."""
-    return {here: bins[one] for here, one in columns.items() if one in bins} if isinstance(bins, Mapping) else bins
+    return (
+        {name: bins[column] for name, column in columns.items() if column in bins}
+        if isinstance(bins, Mapping)
+        else bins
+    )
 
 
 class _Seen:
@@ -140,7 +149,7 @@ class _Seen:
 
     def relation(self, table: str | None, columns: Sequence[str]) -> PrivateTable:
         """Return the relation restricted to some columns."""
-        return replace(self._relation, columns={one: self._relation.columns[one] for one in columns})
+        return replace(self._relation, columns={column: self._relation.columns[column] for column in columns})
 
 
 def _every(ds: PrivateData, table: str, columns: Sequence[str]) -> dict[str, Column]:
@@ -159,23 +168,23 @@ def _parents(ds: PrivateData, parent: str, child: str, plain: Domain) -> tuple[P
     unit = exp.column(UNIT, quoted=True)
     counts = exp.select(unit, exp.alias_(exp.Count(this=exp.Star()), internal("n"), quoted=True))
     counts = counts.from_(_named(kids.rows, internal("kids"))).group_by(unit.copy())
-    found = exp.Coalesce(
+    count = exp.Coalesce(
         this=exp.column(internal("n"), table=internal("counted"), quoted=True), expressions=[literal(0)]
     )
-    above = exp.GT(this=found, expression=literal(most))
-    capped = exp.Case(ifs=[exp.If(this=above, true=literal(most))], default=found.copy())
+    above = exp.GT(this=count, expression=literal(most))
+    capped = exp.Case(ifs=[exp.If(this=above, true=literal(most))], default=count.copy())
     return _beside(relation, _known(plain), counts, internal("counted"), {NUMBER: capped}, "LEFT"), most
 
 
-def _joined(ds: PrivateData, parent: str, child: str, own: Domain, shared: Sequence[str]) -> PrivateTable:
+def _joined(ds: PrivateData, parent: str, child: str, child_domain: Domain, shared: Sequence[str]) -> PrivateTable:
     """Return the children joined with the columns of their parents."""
-    kids = ds.relation(child, _known(own))
+    kids = ds.relation(child, _known(child_domain))
     above = ds.relation(parent, list(shared))
-    parents = above.rows.select(*(exp.column(one, quoted=True) for one in shared))
+    parents = above.rows.select(*(exp.column(column, quoted=True) for column in shared))
     taken: dict[str, exp.Expression] = {
-        f"{parent}.{one}": exp.column(one, table=internal("above"), quoted=True) for one in shared
+        f"{parent}.{column}": exp.column(column, table=internal("above"), quoted=True) for column in shared
     }
-    return _beside(kids, _known(own), parents, internal("above"), taken, "INNER")
+    return _beside(kids, _known(child_domain), parents, internal("above"), taken, "INNER")
 
 
 def _beside(
@@ -187,13 +196,19 @@ def _beside(
     how: str,
 ) -> PrivateTable:
     """Join a relation with another query by the unit. The cap on a unit's rows is the relation's own."""
-    here = relation.rows.select(*(exp.column(one, quoted=True) for one in columns))
+    selected = relation.rows.select(*(exp.column(column, quoted=True) for column in columns))
     unit = exp.column(UNIT, table=internal("here"), quoted=True)
-    shown = [exp.alias_(unit.copy(), UNIT, quoted=True)]
-    shown += [exp.alias_(exp.column(one, table=internal("here"), quoted=True), one, quoted=True) for one in columns]
-    shown += [exp.alias_(sql, one, quoted=True) for one, sql in taken.items()]
+    projection = [exp.alias_(unit.copy(), UNIT, quoted=True)]
+    projection += [
+        exp.alias_(exp.column(column, table=internal("here"), quoted=True), column, quoted=True) for column in columns
+    ]
+    projection += [exp.alias_(sql, column, quoted=True) for column, sql in taken.items()]
     on = exp.EQ(this=unit, expression=exp.column(UNIT, table=name, quoted=True))
-    both = exp.select(*shown).from_(_named(here, internal("here"))).join(_named(other, name), on=on, join_type=how)
+    both = (
+        exp.select(*projection)
+        .from_(_named(selected, internal("here")))
+        .join(_named(other, name), on=on, join_type=how)
+    )
     return replace(relation, rows=exp.select(exp.column(UNIT, quoted=True)).from_(_named(both, internal("both"))))
 
 

@@ -85,7 +85,9 @@ class TwoTables:
     def side(self) -> dict[str, Any]:
         """Return the measurements for both tables, and their total cost."""
         parts = {"parents": self.parent_table.side, "children with their parents": self.joined_table.side}
-        own = {name: {k: v for k, v in part.items() if k not in ("receipt", *PRICE)} for name, part in parts.items()}
+        measurements = {
+            name: {k: v for k, v in part.items() if k not in ("receipt", *PRICE)} for name, part in parts.items()
+        }
         return {
             "cloister": "two synthetic tables",
             "private": self.private,
@@ -94,7 +96,7 @@ class TwoTables:
             "unit": str(self.release.unit),
             "neighbours": str(self.loss.relation),
             "rows": {"parents": self.parents.num_rows, "children": self.children.num_rows},
-            **own,
+            **measurements,
             "receipt": None if self.receipt is None else json.loads(self.receipt.text()),
         }
 
@@ -105,41 +107,41 @@ class TwoTables:
         """
         import pyarrow.parquet as pq
 
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
+        directory = Path(folder)
+        directory.mkdir(parents=True, exist_ok=True)
         digests = {}
-        for made, rows in ((self.parent_table, self.parents), (self.joined_table, self.children)):
-            path = place / f"{made.domain.table}.parquet"
+        for synthetic, rows in ((self.parent_table, self.parents), (self.joined_table, self.children)):
+            path = directory / f"{synthetic.domain.table}.parquet"
             pq.write_table(rows, path)
-            digests[made.domain.table] = hashlib.sha256(path.read_bytes()).hexdigest()
-            _write(side_path(path), {**_side_of(made, rows), "sha256": digests[made.domain.table]})
-        return _write(place / f"{'-'.join(digests)}.side.json", {**self.side, "sha256": digests})
+            digests[synthetic.domain.table] = hashlib.sha256(path.read_bytes()).hexdigest()
+            _write(side_path(path), {**_side_of(synthetic, rows), "sha256": digests[synthetic.domain.table]})
+        return _write(directory / f"{'-'.join(digests)}.side.json", {**self.side, "sha256": digests})
 
 
-def _side_of(made: SyntheticTable, rows: "pa.Table") -> dict[str, Any]:
+def _side_of(synthetic: SyntheticTable, rows: "pa.Table") -> dict[str, Any]:
     """Return the metadata file of one table, restricted to its columns. The first column is the key."""
-    side, names = made.side, set(rows.column_names)
+    side, names = synthetic.side, set(rows.column_names)
     key = {"name": rows.column_names[0], "type": "text", "cells": 1, "pseudonym": True}
     errors = side["expected error"]
     return {
         **side,
         "rows": rows.num_rows,
-        "columns": [key, *(one for one in side["columns"] if one["name"] in names)],
+        "columns": [key, *(column for column in side["columns"] if column["name"] in names)],
         "never": [rule for rule in side["never"] if set(rule) <= names],
         "determines": [
             text
-            for text, (left, right) in zip(side["determines"], made.domain.determines, strict=True)
+            for text, (left, right) in zip(side["determines"], synthetic.domain.determines, strict=True)
             if {*left, right} <= names
         ],
         "expected error": {
             **errors,
-            "marginals": [one for one in errors["marginals"] if set(one["columns"]) <= names],
+            "marginals": [marginal for marginal in errors["marginals"] if set(marginal["columns"]) <= names],
         },
     }
 
 
-def _write(path: Path, told: Mapping[str, Any]) -> Path:
-    path.write_text(json.dumps(told, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+def _write(path: Path, metadata: Mapping[str, Any]) -> Path:
+    path.write_text(json.dumps(metadata, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
     return path
 
 
@@ -187,25 +189,25 @@ def two_tables(
     tell = progress or (lambda share, word: None)
     reader = getattr(ds, "reader", None)
     label = f"{reader.label}\n" if reader is not None and reader.label else ""
-    asked = {parent: list(above[0].names), child: list(beside[0].names), "bins": bins}
+    settings = {parent: list(above[0].names), child: list(beside[0].names), "bins": bins}
 
     def whole(meter: PrivacyFilter) -> list[tuple[Domain, GeneratorResult, tuple[DependentColumn, ...]]]:
-        found = []
+        results = []
         for number, (domain, relation) in enumerate((above, beside)):
-            own = BudgetShare(budget.part(Fraction(1, 2)))
-            inside, decided = learn_decided(Measurer(domain, relation, meter, own))
+            half = BudgetShare(budget.part(Fraction(1, 2)))
+            inside, decided = learn_decided(Measurer(domain, relation, meter, half))
 
             def part(share: float, word: str, start: float = 0.45 * number) -> None:
                 tell(start + 0.45 * share, word)
 
-            found.append((domain, tree_steps(inside, part), decided))
-        return found
+            results.append((domain, tree_steps(inside, part), decided))
+        return results
 
     (first, second), receipt = release_steps(
         whole,
         accounts=[ds.account, *([] if reader is None else [reader.account])],
         spend=budget.loss,
-        request=f"{label}synthesise {parent} and {child} as two tables {asked!r}",
+        request=f"{label}synthesise {parent} and {child} as two tables {settings!r}",
         unit=ds.tables.schema.unit,
         data_version=ds.version,
         source=source,
@@ -221,9 +223,9 @@ def two_tables(
     )
     generator = np.random.default_rng(int.from_bytes(source.bytes(32), "little"))
     keys = tuple(str(ds.tables.schema.tables[name].unit) for name in (parent, child))
-    made = _drawn(first, second, release, rows, keys, parent, generator, spend)
+    tables = _drawn(first, second, release, rows, keys, parent, generator, spend)
     tell(1.0, "done")
-    return made
+    return tables
 
 
 def _drawn(
@@ -239,18 +241,18 @@ def _drawn(
     """Sample rows of both tables. Post-processing: the models are paid for, so as many rows as possible are sampled."""
     import pyarrow as pa
 
-    domain, made, decided = second[0], second[1], tuple(one.settled(generator) for one in second[2])
+    domain, result, decided = second[0], second[1], tuple(column.settled(generator) for column in second[2])
 
     def draw(many: int) -> TwoTables:
         above = replace(SyntheticTable.draw_from(*first, release, many, generator), asked=spend)
         above, owners = _with_room(above, most_rows(domain, asked=rows is not None))
         names = pa.array([secrets.token_hex(8) for _ in range(len(above))], pa.string())
-        cells = _children(domain, made, first[0], above.cells(), owners, parent, generator)
-        found = decoded(domain, decided, cells, generator)
-        own = [name for name in found.column_names if not name.startswith(f"{parent}.")]
-        children = found.select(own).add_column(0, keys[1], names.take(pa.array(owners)))
+        cells = _children(domain, result, first[0], above.cells(), owners, parent, generator)
+        joined_rows = decoded(domain, decided, cells, generator)
+        child_columns = [name for name in joined_rows.column_names if not name.startswith(f"{parent}.")]
+        children = joined_rows.select(child_columns).add_column(0, keys[1], names.take(pa.array(owners)))
         parents = above.to_arrow().drop_columns([NUMBER]).add_column(0, keys[0], names)
-        joined = SyntheticTable.draw_from(domain, made, decided, release, len(owners), generator)
+        joined = SyntheticTable.draw_from(domain, result, decided, release, len(owners), generator)
         return TwoTables(parents, children, release, above, replace(joined, asked=spend))
 
     size, cut = unasked_rows(first[0], first[1].model.total) if rows is None else (rows, "")
@@ -276,18 +278,19 @@ def _with_room(above: SyntheticTable, most: int) -> tuple[SyntheticTable, Cells]
     numbers = above.to_arrow()[NUMBER].to_numpy()
     if int(numbers.sum()) > most:
         order = above.generator.permutation(len(above))  # parents are left out at random
-        kept = np.sort(order[np.cumsum(numbers[order]) <= most])
+        selected = np.sort(order[np.cumsum(numbers[order]) <= most])
         short = (
-            f"{len(kept):,} of {len(above):,} parents were kept: all children of all would be more than memory holds."
+            f"{len(selected):,} of {len(above):,} parents were kept: all children of all would be more than memory "
+            "holds."
         )
-        above = replace(above, value=above.to_arrow().take(pa.array(kept)), left_out=short)
-        numbers = numbers[kept]
+        above = replace(above, value=above.to_arrow().take(pa.array(selected)), left_out=short)
+        numbers = numbers[selected]
     return above, np.repeat(np.arange(len(above)), numbers)
 
 
 def _children(
     domain: Domain,
-    made: GeneratorResult,
+    result: GeneratorResult,
     above: Domain,
     parents: Cells,
     owners: Cells,
@@ -296,32 +299,35 @@ def _children(
 ) -> Cells:
     """Sample children given their parents: parents equal in what children depend on are handled together."""
     cells = np.zeros((len(owners), len(domain.shape)), dtype=np.int64)
-    of_parent = {place: above.names.index(axis.name[len(prefix) + 1 :]) for place, axis in _parental(domain, prefix)}
+    of_parent = {column: above.names.index(axis.name[len(prefix) + 1 :]) for column, axis in _parental(domain, prefix)}
     # Given a parent, a child depends only on those of its columns that were measured with a child's.
-    near = sorted({p for one in made.measured if set(one.places) - set(of_parent) for p in one.places} & set(of_parent))
-    known = parents[owners][:, [of_parent[place] for place in near]]
-    kinds, member = np.unique(known, axis=0, return_inverse=True)
+    near = sorted(
+        {p for marginal in result.measured if set(marginal.places) - set(of_parent) for p in marginal.places}
+        & set(of_parent)
+    )
+    parent_cells = parents[owners][:, [of_parent[column] for column in near]]
+    kinds, member = np.unique(parent_cells, axis=0, return_inverse=True)
     for number, kind in enumerate(kinds):
         inside = np.flatnonzero(member.ravel() == number)
-        cells[inside] = _alike(domain, made, near, kind, len(inside), generator)
+        cells[inside] = _alike(domain, result, near, kind, len(inside), generator)
     return cells
 
 
 def _parental(domain: Domain, prefix: str) -> list[tuple[int, Axis]]:
-    return [(place, axis) for place, axis in enumerate(domain.modelled) if axis.name.startswith(f"{prefix}.")]
+    return [(column, axis) for column, axis in enumerate(domain.modelled) if axis.name.startswith(f"{prefix}.")]
 
 
 def _alike(
-    domain: Domain, made: GeneratorResult, near: Sequence[int], kind: Cells, rows: int, generator: np.random.Generator
+    domain: Domain, result: GeneratorResult, near: Sequence[int], kind: Cells, rows: int, generator: np.random.Generator
 ) -> Cells:
     """Sample children of equal parents; relax the condition where the model has no such children."""
-    for kept in range(len(near), -1, -1):
+    for count in range(len(near), -1, -1):
         given: dict[int, Floats] = {
-            place: (np.arange(domain.shape[place]) == cell).astype(np.float64)
-            for place, cell in zip(near[:kept], kind[:kept].tolist(), strict=True)
+            column: (np.arange(domain.shape[column]) == cell).astype(np.float64)
+            for column, cell in zip(near[:count], kind[:count].tolist(), strict=True)
         }
         try:
-            return made.model.draw(rows, generator, given)
+            return result.model.draw(rows, generator, given)
         except BadInput:
             continue
     raise BadInput("the model of the children has no rows. Look at never in the schema.")

@@ -29,11 +29,11 @@ def pooled(moments: GroupMoments) -> tuple[Floats, Floats]:
     """Return group means and the covariance within groups, clipped to what numbers between -1 and 1 can have."""
     weights = np.maximum(moments.count, 0.0)
     weights = weights / weights.sum() if weights.sum() > 0 else np.full(len(weights), 1 / len(weights))
-    found = [moments.means(group) for group in range(len(weights))]
-    means = np.array([np.clip(mean, -1.0, 1.0) for mean, _, _ in found])
+    group_moments = [moments.means(group) for group in range(len(weights))]
+    means = np.array([np.clip(mean, -1.0, 1.0) for mean, _, _ in group_moments])
     covariance = sum(
         weight * (second - np.outer(mean, mean))
-        for weight, mean, (_, second, _) in zip(weights, means, found, strict=True)
+        for weight, mean, (_, second, _) in zip(weights, means, group_moments, strict=True)
     )
     covariance = np.asarray(covariance)
     spread = np.clip(np.diag(covariance), 1e-3, 1.0)
@@ -52,30 +52,30 @@ def cleared(features: Features, places: Sequence[int], covariance: Floats, noise
         covariance: noisy covariance of their features.
         noise: standard deviation of the noise.
     """
-    found = covariance.copy()
-    own = _own(features, places)
+    shrunk = covariance.copy()
+    indices = _own(features, places)
     for a, b in combinations(range(len(places)), 2):
-        block = found[np.ix_(own[a], own[b])]
-        kept = max(0.0, 1 - _DOUBT * block.size * noise**2 / max(float((block**2).sum()), 1e-12))
-        found[np.ix_(own[a], own[b])] = kept * block
-        found[np.ix_(own[b], own[a])] = kept * block.T
-    return found
+        block = shrunk[np.ix_(indices[a], indices[b])]
+        factor = max(0.0, 1 - _DOUBT * block.size * noise**2 / max(float((block**2).sum()), 1e-12))
+        shrunk[np.ix_(indices[a], indices[b])] = factor * block
+        shrunk[np.ix_(indices[b], indices[a])] = factor * block.T
+    return shrunk
 
 
 def correlations(features: Features, places: Sequence[int], covariance: Floats) -> Floats:
     """Return the correlation of columns, between 0 and 1: the maximum over their features."""
     spread = np.sqrt(np.diag(covariance))
-    found = np.abs(covariance / np.outer(spread, spread))
-    own = _own(features, places)
+    absolute = np.abs(covariance / np.outer(spread, spread))
+    indices = _own(features, places)
     strength = np.eye(len(places))
     for a, b in combinations(range(len(places)), 2):
-        strength[a, b] = strength[b, a] = min(1.0, float(found[np.ix_(own[a], own[b])].max(initial=0.0)))
+        strength[a, b] = strength[b, a] = min(1.0, float(absolute[np.ix_(indices[a], indices[b])].max(initial=0.0)))
     return strength
 
 
 def _own(features: Features, places: Sequence[int]) -> list[list[int]]:
     ours = features.of(places)
-    return [[ours.index(number) for number in features.of([place])] for place in places]
+    return [[ours.index(number) for number in features.of([column])] for column in places]
 
 
 def attribute_sets(strength: Floats, linkage: Linkage, cut: float, largest: int) -> list[Places]:
@@ -88,11 +88,11 @@ def attribute_sets(strength: Floats, linkage: Linkage, cut: float, largest: int)
         largest: maximum number of columns in a set.
     """
     far = 1.0 - strength
-    sets: list[list[int]] = [[place] for place in range(len(far))]
+    sets: list[list[int]] = [[column] for column in range(len(far))]
     while True:
         best = _nearest(far, sets, linkage, largest)
         if best is None or best[0] > cut:
-            return [tuple(sorted(one)) for one in sets]
+            return [tuple(sorted(members)) for members in sets]
         _, a, b = best
         sets[a] += sets.pop(b)
 

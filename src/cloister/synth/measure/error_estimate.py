@@ -58,25 +58,28 @@ def estimate_error(survey: "Measurer", model: "AnyModel", loss: Loss) -> ErrorEs
     Privacy: the loss. Each mean of L1 distances moves by at most m rows with a unit of m rows, all of them together by
         m·√k in L2 and m·k in L1; the grid of 1/64 row adds one step each. Distances are integers, and rounded once.
     """
-    columns, asked = len(model.grains), model.asked()
-    sets = [one for one in _looked_at(columns) if _answerable(one, asked, survey.domain)]
+    columns, oracle = len(model.grains), model.asked()
+    sets = [places for places in _looked_at(columns) if _answerable(places, oracle, survey.domain)]
     ways = max(map(len, sets))
     numbers = ways + columns
     step = -(-survey.most * _GRID // survey.whole) + 1
     noise = noise_for(root_above(numbers * step**2), numbers * step, loss)
 
     def look() -> NDArray[Any]:
-        far = {one: _distance(asked, model.total, one, counts, survey.whole) for one, counts in survey.counted(sets)}
-        means = [_mean([far[one] for one in sets if len(one) == k], survey.parts) for k in range(1, ways + 1)]
+        far = {
+            places: _distance(oracle, model.total, places, counts, survey.whole)
+            for places, counts in survey.counted(sets)
+        }
+        means = [_mean([far[places] for places in sets if len(places) == k], survey.parts) for k in range(1, ways + 1)]
         for i in range(columns):  # a column without a measurable pair is represented by itself
-            own = [far[one] for one in sets if len(one) == 2 and i in one]
-            means.append(_mean(own or [far[i,]], survey.parts))
+            distances = [far[places] for places in sets if len(places) == 2 and i in places]
+            means.append(_mean(distances or [far[i,]], survey.parts))
         return np.array(means, dtype=np.int64 if max(means) < 2**62 else object)
 
-    told = np.asarray(survey.meter.release(look, noise), dtype=np.float64) / _GRID
+    errors = np.asarray(survey.meter.release(look, noise), dtype=np.float64) / _GRID
     half = 0.5 / max(model.total, 1.0)
-    told[:ways] = rising(told[:ways])
-    shares = np.clip(told * half, 0.0, 1.0)
+    errors[:ways] = rising(errors[:ways])
+    shares = np.clip(errors * half, 0.0, 1.0)
     margin = float(noise.margin("0.95")) / _GRID * half
     return ErrorEstimate(tuple(map(float, shares[:ways])), tuple(map(float, shares[ways:])), margin, margin)
 
@@ -92,24 +95,24 @@ def rising(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _looked_at(columns: int) -> list[Places]:
     """Return marginals of one, two and three columns, as many as time allows, spread evenly: a public choice."""
-    found: list[Places] = [(place,) for place in range(columns)]
+    sets: list[Places] = [(column,) for column in range(columns)]
     if comb(columns, 2) <= _MOST_SETS:
-        found += combinations(range(columns), 2)
+        sets += combinations(range(columns), 2)
     else:  # every column with equally many others
         steps = max(1, _MOST_SETS // columns)
         apart = [1 + k * (columns // 2 - 1) // steps for k in range(steps)]
-        found += dict.fromkeys(tuple(sorted((i, (i + step) % columns))) for step in apart for i in range(columns))
+        sets += dict.fromkeys(tuple(sorted((i, (i + step) % columns))) for step in apart for i in range(columns))
     if comb(columns, 3) <= _MOST_SETS:
-        return [*found, *combinations(range(columns), 3)]
+        return [*sets, *combinations(range(columns), 3)]
     drawn, triples = np.random.default_rng(0), dict[Places, None]()
     while len(triples) < _MOST_SETS:
         triples[tuple(sorted(drawn.choice(columns, 3, replace=False).tolist()))] = None
-    return [*found, *triples]
+    return [*sets, *triples]
 
 
-def _answerable(places: Places, asked: "Asks", domain: "Domain") -> bool:
+def _answerable(places: Places, oracle: "Asks", domain: "Domain") -> bool:
     """Return True if a marginal needs no huge table. The model is released, so the omission depends on no row."""
-    return len(places) == 1 or (asked.part_cells(places) <= LARGEST and domain.cells(places) < MOST_PLACES)
+    return len(places) == 1 or (oracle.part_cells(places) <= LARGEST and domain.cells(places) < MOST_PLACES)
 
 
 def _mean(distances: list[int], parts: int) -> int:
@@ -117,14 +120,14 @@ def _mean(distances: list[int], parts: int) -> int:
     return sum(distances) * _GRID // (len(distances) * parts)
 
 
-def _distance(asked: "Asks", total: float, places: Places, counts: "MarginalCounts", whole: int) -> int:
+def _distance(oracle: "Asks", total: float, places: Places, counts: "MarginalCounts", whole: int) -> int:
     """Return the L1 distance between model and table, in whole parts of a row. Inside a step only.
 
     If only cells with rows are listed, the distance in all others is the model's expected number of rows there: its
     total, minus the listed cells. A cell that a unit adds to the list moves this by no more than the cell's count.
     """
-    if prod(counts.shape) <= _LISTED and asked.cells(places) <= LARGEST:
-        return l1(gaps(counts.table(), asked.marginal(places), total, whole))
-    expected, parts = asked.at(places, counts.places), parts_of(whole)
+    if prod(counts.shape) <= _LISTED and oracle.cells(places) <= LARGEST:
+        return l1(gaps(counts.table(), oracle.marginal(places), total, whole))
+    expected, parts = oracle.at(places, counts.places), parts_of(whole)
     listed = int(in_parts(expected, total, parts).sum())
     return l1(gaps(counts.numbers, expected, total, whole)) + int(in_parts(np.array(total), total, parts)) - listed

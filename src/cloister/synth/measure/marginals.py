@@ -104,14 +104,14 @@ class MarginalCounts:
     @property
     def places(self) -> tuple[Cells, ...]:
         """Return for each column the cell of each listed one."""
-        return tuple(np.asarray(one) for one in np.unravel_index(self.cells, self.shape))
+        return tuple(np.asarray(cells) for cells in np.unravel_index(self.cells, self.shape))
 
     def table(self, merges: Merges = ()) -> NDArray[np.int64]:
         """Return all cells, merged if given; summed exactly."""
         shape, where = self.shape, self.cells
         if any(merge is not None for merge in merges):
             shape = merged_shape(self.shape, merges)
-            taken = [one if how is None else how[one] for one, how in zip(self.places, merges, strict=True)]
+            taken = [cells if how is None else how[cells] for cells, how in zip(self.places, merges, strict=True)]
             where = np.ravel_multi_index(tuple(taken), shape)
         counts = np.zeros(math.prod(shape), dtype=self.numbers.dtype)
         np.add.at(counts, where, self.numbers)
@@ -183,14 +183,14 @@ class Measurer:
         noise = noise_for(root_above(k * self.most**2), k * self.most, loss)
 
         def look() -> NDArray[np.int64]:
-            found = zip(self.counted(marginals), taken, strict=True)
-            return np.concatenate([counts.table(how).ravel() for (_, counts), how in found])
+            counted = zip(self.counted(marginals), taken, strict=True)
+            return np.concatenate([counts.table(how).ravel() for (_, counts), how in counted])
 
         noisy = np.asarray(self.meter.release(look, noise), dtype=np.float64) / self.whole
         sigma = deviation(noise, self.whole)
         released, start = [], 0
         for places, how in zip(marginals, taken, strict=True):
-            shape = merged_shape([self.domain.shape[place] for place in places], how)
+            shape = merged_shape([self.domain.shape[column] for column in places], how)
             size = math.prod(shape)
             counts = noisy[start : start + size].reshape(shape)
             released.append(NoisyMarginal(tuple(places), counts, sigma, how, why))
@@ -212,7 +212,7 @@ class Measurer:
         mechanism = Exponential.for_loss(math.ceil(Fraction(self.most * _GRID, self.whole)) + 1, loss)
 
         def look() -> list[int]:
-            return [operator.index(one) * _GRID // (scale * self.parts) for one in scores(self)]
+            return [operator.index(score) * _GRID // (scale * self.parts) for score in scores(self)]
 
         return int(self.meter.release(look, mechanism))
 
@@ -239,21 +239,23 @@ class Measurer:
             some = wanted[start : start + _AT_ONCE]
             missing = [places for places in dict.fromkeys(some) if places not in self._exact]
             fresh = dict(zip(missing, self._counted(missing), strict=True)) if missing else {}
-            kept = sum(len(one.cells) for one in self._exact.values())
+            cached = sum(len(counts.cells) for counts in self._exact.values())
             for places, counts in fresh.items():
-                kept += len(counts.cells)
-                if kept <= _KEPT:
+                cached += len(counts.cells)
+                if cached <= _KEPT:
                     self._exact[places] = counts
             yield from ((places, fresh[places] if places in fresh else self._exact[places]) for places in some)
 
     def _counted(self, marginals: Sequence[Places]) -> list[MarginalCounts]:
-        places = sorted({place for one in marginals for place in one})
-        keys: list[GroupKey] = [self.domain.modelled[place].key() for place in places]
-        sets = [[places.index(place) for place in one] for one in marginals]
-        found = self.relation.sums(keys).run_occupied(self.relation.engine, sets)
+        places = sorted({column for marginal in marginals for column in marginal})
+        keys: list[GroupKey] = [self.domain.modelled[column].key() for column in places]
+        sets = [[places.index(column) for column in marginal] for marginal in marginals]
+        occupied = self.relation.sums(keys).run_occupied(self.relation.engine, sets)
         return [
-            MarginalCounts(tuple(self.domain.shape[place] for place in one), cells, np.asarray(numbers, dtype=np.int64))
-            for one, (cells, numbers) in zip(marginals, found, strict=True)
+            MarginalCounts(
+                tuple(self.domain.shape[column] for column in marginal), cells, np.asarray(numbers, dtype=np.int64)
+            )
+            for marginal, (cells, numbers) in zip(marginals, occupied, strict=True)
         ]
 
 

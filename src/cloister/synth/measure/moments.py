@@ -73,10 +73,10 @@ class GroupMoments:
         """
         rows = max(1.0, float(self.count[group]))
         absent = np.clip(self.gaps[group] / rows, 0.0, 0.95)
-        known = np.ones(self.sums.shape[1])
-        known[list(self.gap_of)] -= absent
-        both = np.outer(known, known) + np.diag(known - known**2)
-        return self.sums[group] / rows / known, self.products[group] / rows / both, absent
+        present = np.ones(self.sums.shape[1])
+        present[list(self.gap_of)] -= absent
+        both = np.outer(present, present) + np.diag(present - present**2)
+        return self.sums[group] / rows / present, self.products[group] / rows / both, absent
 
 
 def measure_moments(
@@ -104,19 +104,19 @@ def measure_moments(
     Privacy: the loss; see above. Discrete Gaussian noise for a rho, discrete Laplace for an epsilon.
     """
     chosen = features.of(places)
-    gaps = [place for place in features.gaps if place in places]
+    gaps = [column for column in features.gaps if column in places]
     pairs = [(i, j) for i, j in combinations_with_replacement(range(len(chosen)), 2) if crossed or i == j]
     noise, (alpha, beta) = law_of_moments(survey, len(places), loss, crossed, weighed)
     unit = ONE**2
     values = [features.value(i) for i in chosen]
-    values += [features.gap(place) for place in gaps]
+    values += [features.gap(column) for column in gaps]
     values += [features.product(chosen[i], chosen[j]) for i, j in pairs]
     size = prod(len(key.values) for key in keys)
     scales = [alpha * unit, *([beta * ONE] * (len(chosen) + len(gaps))), *([1] * len(pairs))]
 
     def look() -> NDArray[Any]:
-        found = rows.sums(keys, values).run(rows.engine)
-        return scaled(found, scales)
+        totals = rows.sums(keys, values).run(rows.engine)
+        return scaled(totals, scales)
 
     noisy = np.asarray(survey.meter.release(look, noise), dtype=np.float64).reshape(-1, size).T
     noisy /= unit * survey.whole
@@ -132,7 +132,7 @@ def measure_moments(
         noisy[:, first:last] / beta,
         products,
         (sigma / alpha, sigma / beta, sigma),
-        tuple(chosen.index(features.of([place])[0]) for place in gaps),
+        tuple(chosen.index(features.of([column])[0]) for column in gaps),
     )
 
 
@@ -157,7 +157,7 @@ def scaled(sums: Sequence[NDArray[Any]], scales: Sequence[int]) -> NDArray[Any]:
     A sum that wraps would jump by 2^64 for one row more, which no noise covers.
     """
     largest = max(
-        scale * max(abs(int(one.max())), abs(int(one.min()))) for one, scale in zip(sums, scales, strict=True)
+        scale * max(abs(int(array.max())), abs(int(array.min()))) for array, scale in zip(sums, scales, strict=True)
     )
     kind: Any = np.int64 if largest < 2**62 else object
-    return np.concatenate([one.astype(kind) * scale for one, scale in zip(sums, scales, strict=True)])
+    return np.concatenate([array.astype(kind) * scale for array, scale in zip(sums, scales, strict=True)])

@@ -54,7 +54,7 @@ class OneWayMarginals:
     @cached_property
     def classes(self) -> Floats:
         """Return the noisy number of rows of each class: the mean over all columns."""
-        every = [one.sum(axis=1) for place, one in enumerate(self.counts) if place != self.label]
+        every = [counts.sum(axis=1) for column, counts in enumerate(self.counts) if column != self.label]
         return np.asarray(np.mean(every, axis=0))
 
     @property
@@ -65,25 +65,27 @@ class OneWayMarginals:
     @property
     def error(self) -> float:
         """Return the expected L1 distance caused by noise, averaged over columns, as a share of the rows."""
-        cells = np.mean([one.size for place, one in enumerate(self.counts) if place != self.label])
+        cells = np.mean([counts.size for column, counts in enumerate(self.counts) if column != self.label])
         return float(cells) * self.sigma * sqrt(2 / pi) / self.total
 
     @cached_property
     def shares(self) -> tuple[Floats, ...]:
         """Return the shares of each column's cells, over all classes; ordered columns are smoothed."""
-        found = []
+        column_shares = []
         for axis, counts in zip(self.domain.modelled, self.counts, strict=True):
             sigma = self.sigma * sqrt(len(counts))
-            found.append(nonnegative(smoothed(axis, counts.sum(axis=0), _DOUBT * sigma), self.total) / self.total)
-        return tuple(found)
+            column_shares.append(
+                nonnegative(smoothed(axis, counts.sum(axis=0), _DOUBT * sigma), self.total) / self.total
+            )
+        return tuple(column_shares)
 
     @property
     def even(self) -> tuple[Floats, ...]:
         """Return `shares` with equal shares for all cells of an ordered column, for use where noise dominates."""
         axes = self.domain.modelled
         return tuple(
-            np.full(len(one), 1 / len(one)) if axis.ordered else one
-            for axis, one in zip(axes, self.shares, strict=True)
+            np.full(len(shares), 1 / len(shares)) if axis.ordered else shares
+            for axis, shares in zip(axes, self.shares, strict=True)
         )
 
     def again(self, survey: Measurer, loss: Loss) -> "OneWayMarginals":
@@ -93,35 +95,36 @@ class OneWayMarginals:
         """
         other = measure_one_way(survey, self.label, loss)
         counts = tuple(
-            _mean(one, self.sigma, two, other.sigma) for one, two in zip(self.counts, other.counts, strict=True)
+            _mean(first, self.sigma, second, other.sigma)
+            for first, second in zip(self.counts, other.counts, strict=True)
         )
         sigma = 1 / sqrt(self.sigma**-2 + other.sigma**-2)
         measured = tuple(
-            replace(one, counts=_mean(one.counts, self.sigma, two.counts, other.sigma), sigma=sigma)
-            for one, two in zip(self.measured, other.measured, strict=True)
+            replace(first, counts=_mean(first.counts, self.sigma, second.counts, other.sigma), sigma=sigma)
+            for first, second in zip(self.measured, other.measured, strict=True)
         )
         return OneWayMarginals(self.domain, counts, sigma, measured, self.label)
 
     def sharpen(self, moments: GroupMoments, features: Features, places: Sequence[int]) -> GroupMoments:
         """Combine moments of classes with the one-way marginals of the same numbers: the mean of least variance."""
-        used = [one.shape[1] for place, one in enumerate(self.counts) if place != self.label]
+        used = [counts.shape[1] for column, counts in enumerate(self.counts) if column != self.label]
         count = _mean(moments.count, moments.noise[0], self.classes, self.sigma * sqrt(sum(used)) / len(used))
         sums, products = moments.sums.copy(), moments.products.copy()
         ours = features.of(places)
         for i, number in enumerate(ours):
-            place, cell = features.listed[number].place, features.listed[number].cell
-            counts = self.counts[place]
+            column, cell = features.listed[number].place, features.listed[number].cell
+            counts = self.counts[column]
             if cell is not None:
                 sums[:, i] = _mean(sums[:, i], moments.noise[1], counts[:, cell], self.sigma)
-                beside = [j for j, other in enumerate(ours) if features.listed[other].place == place]
+                beside = [j for j, other in enumerate(ours) if features.listed[other].place == column]
                 products[:, i, beside] = products[:, beside, i] = 0.0  # a row has one category
                 products[:, i, i] = sums[:, i]
                 continue
-            line = features.coordinates(place)
-            known = counts[:, : len(line)]
+            line = features.coordinates(column)
+            present = counts[:, : len(line)]
             for at, noise, power in ((sums[:, i], moments.noise[1], 1), (products[:, i, i], moments.noise[2], 2)):
-                told = known @ line**power, self.sigma * float(np.linalg.norm(line**power))
-                at[:] = _mean(at, noise, *told)
+                estimate = present @ line**power, self.sigma * float(np.linalg.norm(line**power))
+                at[:] = _mean(at, noise, *estimate)
         return replace(moments, count=count, sums=sums, products=products)
 
     def wanted(self, classes: Floats, drawn: Cells, kinds: Cells) -> dict[int, Floats]:
@@ -132,21 +135,21 @@ class OneWayMarginals:
             drawn: rows of the model.
             kinds: the class of each row.
         """
-        found = {}
-        for place, (axis, counts) in enumerate(zip(self.domain.modelled, self.counts, strict=True)):
-            if place == self.label:
+        shares = {}
+        for column, (axis, counts) in enumerate(zip(self.domain.modelled, self.counts, strict=True)):
+            if column == self.label:
                 continue
             lines = []
             for kind, (rows, noisy) in enumerate(zip(classes, counts, strict=True)):
                 rows = max(1.0, float(rows))
-                model = np.bincount(drawn[kinds == kind, place], minlength=axis.size) + 1e-3
+                model = np.bincount(drawn[kinds == kind, column], minlength=axis.size) + 1e-3
                 model = model * (rows / model.sum())
                 far = noisy - model
                 level = axis.ordered and axis.known >= 4
-                kept = smoothed(axis, far, _DOUBT * self.sigma) if level else _kept(far, self.sigma)
-                lines.append(nonnegative(model + kept, rows) / rows)
-            found[place] = np.array(lines)
-        return found
+                change = smoothed(axis, far, _DOUBT * self.sigma) if level else _kept(far, self.sigma)
+                lines.append(nonnegative(model + change, rows) / rows)
+            shares[column] = np.array(lines)
+        return shares
 
 
 def measure_one_way(survey: Measurer, label: int | None, loss: Loss) -> OneWayMarginals:
@@ -154,21 +157,23 @@ def measure_one_way(survey: Measurer, label: int | None, loss: Loss) -> OneWayMa
 
     Privacy: the loss; see above.
     """
-    others = [place for place in range(len(survey.domain.shape)) if place != label]
-    sets = [(place,) if label is None else tuple(sorted((place, label))) for place in others]
+    others = [column for column in range(len(survey.domain.shape)) if column != label]
+    sets = [(column,) if label is None else tuple(sorted((column, label))) for column in others]
     measured = survey.measure(sets, loss, why="every column by itself" + (", by class" if label is not None else ""))
     counts: list[Floats] = [np.zeros((1, 0))] * len(survey.domain.shape)
-    for place, one in zip(others, measured, strict=True):
-        counts[place] = one.counts[None, :] if label is None else one.counts if label < place else one.counts.T
+    for column, marginal in zip(others, measured, strict=True):
+        counts[column] = (
+            marginal.counts[None, :] if label is None else marginal.counts if label < column else marginal.counts.T
+        )
     if label is not None:
-        counts[label] = np.mean([counts[place].sum(axis=1) for place in others], axis=0)[None, :]
+        counts[label] = np.mean([counts[column].sum(axis=1) for column in others], axis=0)[None, :]
     return OneWayMarginals(survey.domain, tuple(counts), float(np.mean(measured[0].sigma)), tuple(measured), label)
 
 
-def _mean(one: Floats, noise: float, other: Floats, its_noise: float) -> Floats:
+def _mean(first: Floats, noise: float, second: Floats, its_noise: float) -> Floats:
     """Combine two measurements, weighted by their precision."""
     weight = its_noise**2 / (noise**2 + its_noise**2)
-    return np.asarray(weight * one + (1 - weight) * other)
+    return np.asarray(weight * first + (1 - weight) * second)
 
 
 def _kept(far: Floats, sigma: float) -> Floats:

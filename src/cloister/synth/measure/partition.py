@@ -50,8 +50,8 @@ class Leaf:
 
     def bounds(self, number: int) -> tuple[float, float]:
         """Return the bounds of a feature in this group: low <= value < high."""
-        low = max((cut for one, cut, below in self.path if one == number and not below), default=-ONE)
-        high = min((cut for one, cut, below in self.path if one == number and below), default=ONE + 1)
+        low = max((cut for feature, cut, below in self.path if feature == number and not below), default=-ONE)
+        high = min((cut for feature, cut, below in self.path if feature == number and below), default=ONE + 1)
         return low / ONE, high / ONE
 
 
@@ -88,7 +88,9 @@ def partition(
         line = np.rint(features.coordinates(features.listed[number].place) * ONE).astype(np.int64)
         line = np.union1d(line, [0])  # the position of missing numbers
         counts = _counts(survey, features, leaves, number, line, loss.split(depth), rows)
-        leaves = [half for leaf, one in zip(leaves, counts, strict=True) for half in _halves(leaf, number, *one, size)]
+        leaves = [
+            half for leaf, counted in zip(leaves, counts, strict=True) for half in _halves(leaf, number, *counted, size)
+        ]
     return leaves
 
 
@@ -103,8 +105,8 @@ def _tree(features: Features, leaves: Sequence[tuple[int, Leaf]], level: int) ->
     if len(leaves) == 1:
         return literal(leaves[0][0])
     number, cut, _ = leaves[0][1].path[level]
-    below = [one for one in leaves if one[1].path[level][2]]
-    above = [one for one in leaves if not one[1].path[level][2]]
+    below = [leaf for leaf in leaves if leaf[1].path[level][2]]
+    above = [leaf for leaf in leaves if not leaf[1].path[level][2]]
     test = exp.LT(this=features.column(number), expression=literal(cut))
     return exp.Case(
         ifs=[exp.If(this=test, true=_tree(features, below, level + 1))], default=_tree(features, above, level + 1)
@@ -127,7 +129,7 @@ def _counts(
 
     def look() -> NDArray[np.int64]:
         exact = np.asarray(rows.sums(keys).run(rows.engine)[0], dtype=np.int64).reshape(len(leaves), len(line))
-        parts = [np.add.reduceat(one, np.searchsorted(line, at)) for one, at in zip(exact, starts, strict=True)]
+        parts = [np.add.reduceat(row, np.searchsorted(line, at)) for row, at in zip(exact, starts, strict=True)]
         return np.concatenate(parts)
 
     noisy = np.asarray(survey.meter.release(look, noise), dtype=np.float64) / survey.whole

@@ -44,25 +44,25 @@ def shrunk(
         columns: the features of each column.
     """
     expected, covariance = selected(usual, bounds)
-    own = expected.copy()
-    for one in columns:
-        own[one] += kept(mean[one] - expected[one], noise[0])
-    low = np.array([max(one, -1.0) for one, _ in bounds])
-    high = np.array([min(one, 1.0) for _, one in bounds])
-    own = np.clip(own, low, high)
-    seen = second - np.outer(own, own)
+    centre = expected.copy()
+    for column in columns:
+        centre[column] += kept(mean[column] - expected[column], noise[0])
+    low = np.array([max(bound, -1.0) for bound, _ in bounds])
+    high = np.array([min(bound, 1.0) for _, bound in bounds])
+    centre = np.clip(centre, low, high)
+    observed = second - np.outer(centre, centre)
     # The noise of a mean enters a covariance twice, multiplied by the mean.
-    error = float(np.sqrt(noise[1] ** 2 + 2 * noise[0] ** 2 * np.mean(own**2)))
-    for one, other in combinations_with_replacement(columns, 2):
-        block = np.ix_(one, other)
-        found = covariance[block] + kept(seen[block] - covariance[block], error)
-        covariance[block] = found
-        covariance[np.ix_(other, one)] = found.T
+    error = float(np.sqrt(noise[1] ** 2 + 2 * noise[0] ** 2 * np.mean(centre**2)))
+    for column, other in combinations_with_replacement(columns, 2):
+        block = np.ix_(column, other)
+        estimate = covariance[block] + kept(observed[block] - covariance[block], error)
+        covariance[block] = estimate
+        covariance[np.ix_(other, column)] = estimate.T
     diagonal = np.clip(np.diag(covariance), _LEAST, np.maximum((high - low) ** 2 / 4, _LEAST))
     limit = np.sqrt(np.outer(diagonal, diagonal))
     covariance = np.clip(covariance, -limit, limit)
     np.fill_diagonal(covariance, diagonal)
-    return own, covariance
+    return centre, covariance
 
 
 def selected(usual: tuple[Floats, Floats], bounds: Sequence[tuple[float, float]]) -> tuple[Floats, Floats]:

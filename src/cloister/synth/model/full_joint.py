@@ -48,7 +48,7 @@ def allowed_cells(domain: Domain) -> Floats:
     """Return one for each combination that can occur, zero for structural zeros."""
     allowed = np.ones(domain.shape)
     for zero in domain.zeros:
-        sides = [size if place in zero.places else 1 for place, size in enumerate(domain.shape)]
+        sides = [size if column in zero.places else 1 for column, size in enumerate(domain.shape)]
         allowed *= zero.allowed.reshape(sides)
     if not allowed.any():
         raise BadInput("never leaves no combination that could occur. Look at the schema.")

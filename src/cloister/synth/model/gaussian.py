@@ -55,9 +55,9 @@ def ranked(
         generator: random generator.
     """
     cell = np.zeros(len(values), dtype=np.int64)
-    for one in np.unique(kind):
-        rows = np.flatnonzero(kind == one)
-        shares = wanted[one]
+    for group in np.unique(kind):
+        rows = np.flatnonzero(kind == group)
+        shares = wanted[group]
         missing = float(shares[known:].sum())
         likely = absent[rows] + 1e-9
         gone = generator.random(len(rows)) < likely * (missing / likely.mean())
@@ -72,15 +72,15 @@ def ranked(
 
 def raked(chances: Floats, kind: Cells, wanted: Floats) -> Floats:
     """Scale probabilities of categories, by category and by row in turn, to the wanted mean in each class."""
-    found = chances.copy()
-    for one in np.unique(kind):
-        rows = kind == one
-        own, shares = found[rows], wanted[one]
+    scaled = chances.copy()
+    for group in np.unique(kind):
+        rows = kind == group
+        part, shares = scaled[rows], wanted[group]
         for _ in range(_ROUNDS):
-            own = own * (shares / np.maximum(own.mean(axis=0), 1e-12))
-            own = own / np.maximum(own.sum(axis=1, keepdims=True), 1e-12)
-        found[rows] = own
-    return found
+            part = part * (shares / np.maximum(part.mean(axis=0), 1e-12))
+            part = part / np.maximum(part.sum(axis=1, keepdims=True), 1e-12)
+        scaled[rows] = part
+    return scaled
 
 
 _EVEN = 10_000  # rows that stand for all possible ones
@@ -149,7 +149,7 @@ class GaussianModel:
 
     def cells(self, places: Places) -> int:
         """Return the size of the answer: it is counted in rows and needs no other table."""
-        return math.prod(self.shape[place] for place in places)
+        return math.prod(self.shape[column] for column in places)
 
     def part_cells(self, places: Places) -> int:
         """Return the size needed by `at` and `weighed`, which are answered from rows."""
@@ -157,28 +157,28 @@ class GaussianModel:
 
     def marginal(self, places: Places) -> Floats:
         """Return the expected rows in each cell of some columns: shares of many rows sampled once."""
-        shape = [self.shape[place] for place in places]
+        shape = [self.shape[column] for column in places]
         sample = self._rows()
-        where = np.ravel_multi_index(tuple(sample[:, place] for place in places), shape)
+        where = np.ravel_multi_index(tuple(sample[:, column] for column in places), shape)
         counts = np.bincount(where, minlength=math.prod(shape)).reshape(shape)
         return np.asarray(counts * (self.total / len(sample)))
 
     def at(self, places: Places, cells: Sequence[Cells]) -> Floats:
         """Return the expected rows in some cells only: for each column the cell of each of them."""
-        shape, sample = [self.shape[place] for place in places], self._rows()
-        found, counts = np.unique(
-            np.ravel_multi_index(tuple(sample[:, place] for place in places), shape), return_counts=True
+        shape, sample = [self.shape[column] for column in places], self._rows()
+        occupied, counts = np.unique(
+            np.ravel_multi_index(tuple(sample[:, column] for column in places), shape), return_counts=True
         )
         where = np.ravel_multi_index(tuple(cells), shape)
-        near = np.minimum(np.searchsorted(found, where), len(found) - 1)
-        return np.where(found[near] == where, counts[near], 0) * (self.total / len(sample))
+        near = np.minimum(np.searchsorted(occupied, where), len(occupied) - 1)
+        return np.where(occupied[near] == where, counts[near], 0) * (self.total / len(sample))
 
     def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
         """Return the expected sum over rows of the product of their cells' weights."""
         sample = self._rows()
         each = np.ones(len(sample))
-        for place, weight in zip(places, weights, strict=True):
-            each *= weight[sample[:, place]]
+        for column, weight in zip(places, weights, strict=True):
+            each *= weight[sample[:, column]]
         return float(each.mean() * self.total)
 
     def _rows(self) -> Cells:
@@ -189,23 +189,23 @@ class GaussianModel:
 
     def draw(self, rows: int, generator: np.random.Generator, given: Mapping[int, Floats] | None = None) -> Cells:
         """Sample the cells of rows. Rows that are impossible or violate the condition are sampled again."""
-        kept: list[Cells] = []
-        found = drawn = 0
+        parts: list[Cells] = []
+        count = drawn = 0
         for _ in range(_TRIES):
-            some = self._drawn(max(2 * (rows - found), 64) if kept else rows, generator)
+            some = self._drawn(max(2 * (rows - count), 64) if parts else rows, generator)
             drawn += len(some)
             some = some[self._fitting(some, given, generator)]
-            kept.append(some)
-            found += len(some)
-            if found >= rows:
-                return np.concatenate(kept)[:rows]
-            if not found and drawn > _ASKED:
+            parts.append(some)
+            count += len(some)
+            if count >= rows:
+                return np.concatenate(parts)[:rows]
+            if not count and drawn > _ASKED:
                 break
-        if not found:
-            kept.append(self._anywhere(generator, given))
-            if not len(kept[-1]):
+        if not count:
+            parts.append(self._anywhere(generator, given))
+            if not len(parts[-1]):
                 raise BadInput("no row of the model meets this condition. Ask for a wider one.")
-        every = np.concatenate(kept)
+        every = np.concatenate(parts)
         return every[generator.integers(0, len(every), rows)]
 
     def _fitting(
@@ -213,9 +213,9 @@ class GaussianModel:
     ) -> NDArray[np.bool_]:
         fits = np.ones(len(cells), dtype=bool)
         for zero in self.domain.zeros:
-            fits &= zero.allowed[tuple(cells[:, place] for place in zero.places)]
-        for place, weights in (given or {}).items():
-            fits &= generator.random(len(cells)) < weights[cells[:, place]]
+            fits &= zero.allowed[tuple(cells[:, column] for column in zero.places)]
+        for column, weights in (given or {}).items():
+            fits &= generator.random(len(cells)) < weights[cells[:, column]]
         return fits
 
     def _anywhere(self, generator: np.random.Generator, given: Mapping[int, Floats] | None) -> Cells:
@@ -247,55 +247,55 @@ class GaussianModel:
     def _fill(self, cells: Cells, kind: Cells, part: GaussianPart, generator: np.random.Generator) -> None:
         features = self.features or Features(self.domain)
         group = systematic(part.weights, kind, generator)
-        groups = [(int(one), np.flatnonzero(group == one)) for one in np.unique(group)]
+        groups = [(int(index), np.flatnonzero(group == index)) for index in np.unique(group)]
         ours = features.of(part.places)
         values = np.zeros((len(cells), len(ours)))
-        numbers = [place for place in part.places if features.numeric(place)]
-        known = [ours.index(features.of([place])[0]) for place in numbers]
-        free = all(place in self.wanted for place in numbers)
-        for one, rows in groups:
-            mean, spread = part.means[one][known], part.covariances[one][np.ix_(known, known)]
-            values[rows[:, None], known] = _gaussian(mean, spread, len(rows), generator, free)
-        for i, place in zip(known, numbers, strict=True):
-            line = features.coordinates(place)
-            absent = part.gaps[place][group] if place in part.gaps else np.zeros(len(cells))
-            wanted = self.wanted.get(place)
+        numbers = [column for column in part.places if features.numeric(column)]
+        sampled = [ours.index(features.of([column])[0]) for column in numbers]
+        free = all(column in self.wanted for column in numbers)
+        for index, rows in groups:
+            mean, spread = part.means[index][sampled], part.covariances[index][np.ix_(sampled, sampled)]
+            values[rows[:, None], sampled] = _gaussian(mean, spread, len(rows), generator, free)
+        for i, column in zip(sampled, numbers, strict=True):
+            line = features.coordinates(column)
+            absent = part.gaps[column][group] if column in part.gaps else np.zeros(len(cells))
+            wanted = self.wanted.get(column)
             if wanted is None:
                 cell = np.searchsorted((line[1:] + line[:-1]) / 2, values[:, i])
                 cell = np.where(generator.random(len(cells)) < absent, len(line), cell)
             else:
                 cell = ranked(values[:, i], absent, kind, wanted, len(line), generator)
                 values[:, i] = np.append(line, 0.0)[np.minimum(cell, len(line))]
-            cells[:, place] = cell
-        for place in (place for place in part.places if not features.numeric(place)):
-            own = [ours.index(number) for number in features.of([place])]
-            expected = np.zeros((len(cells), len(own)))
-            for one, rows in groups:
-                noise = 0.0 if part.noise is None else float(part.noise[one])
-                mean, slope = part.means[one], _slope(part.covariances[one], known, own, noise)
-                expected[rows] = mean[own] + (values[rows[:, None], known] - mean[known]) @ slope
-            cell = _category(expected, features, place, kind, self.wanted.get(place), generator)
-            cells[:, place] = cell
-            values[:, own] = cell[:, None] == np.array(features.cells(place), dtype=np.int64)
-            known = [*known, *own]
+            cells[:, column] = cell
+        for column in (column for column in part.places if not features.numeric(column)):
+            indices = [ours.index(number) for number in features.of([column])]
+            expected = np.zeros((len(cells), len(indices)))
+            for index, rows in groups:
+                noise = 0.0 if part.noise is None else float(part.noise[index])
+                mean, slope = part.means[index], _slope(part.covariances[index], sampled, indices, noise)
+                expected[rows] = mean[indices] + (values[rows[:, None], sampled] - mean[sampled]) @ slope
+            cell = _category(expected, features, column, kind, self.wanted.get(column), generator)
+            cells[:, column] = cell
+            values[:, indices] = cell[:, None] == np.array(features.cells(column), dtype=np.int64)
+            sampled = [*sampled, *indices]
 
 
 def _category(
     expected: Floats,
     features: Features,
-    place: int,
+    column: int,
     kind: Cells,
     wanted: Floats | None,
     generator: np.random.Generator,
 ) -> Cells:
     """Sample a category for each row from the expectations of its indicators; rare ones by their overall share."""
-    size = features.domain.modelled[place].size
+    size = features.domain.modelled[column].size
     chances = np.zeros((len(expected), size))
     if features.shares is not None:
-        chances += features.shares[place]
-    chances[:, features.cells(place)] = expected
-    chances[:, features.reference(place)] = 0.0
-    chances[:, features.reference(place)] = 1 - chances.sum(axis=1)
+        chances += features.shares[column]
+    chances[:, features.cells(column)] = expected
+    chances[:, features.reference(column)] = 0.0
+    chances[:, features.reference(column)] = 1 - chances.sum(axis=1)
     chances = np.clip(chances, 1e-9, None)
     chances /= chances.sum(axis=1, keepdims=True)
     if wanted is not None:

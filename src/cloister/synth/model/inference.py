@@ -147,8 +147,10 @@ class AnyModel(Protocol):
 
 def total_of(marginals: Sequence[NoisyMarginal]) -> float:
     """Estimate the number of rows from the totals of noisy marginals: the mean of least variance."""
-    worth = np.array([1 / (np.mean(np.maximum(one.sigma, 1e-9) ** 2) * one.counts.size) for one in marginals])
-    totals = np.array([one.counts.sum() for one in marginals])
+    worth = np.array(
+        [1 / (np.mean(np.maximum(marginal.sigma, 1e-9) ** 2) * marginal.counts.size) for marginal in marginals]
+    )
+    totals = np.array([marginal.counts.sum() for marginal in marginals])
     return max(1.0, float((worth * totals).sum() / worth.sum()))
 
 
@@ -178,10 +180,10 @@ def fit(
         watch: called with each step and its loss.
     """
     rows = total_of(marginals) if total is None else total
-    tree = junction_tree(shape, [*(one.places for one in marginals), *(zero.places for zero in zeros)])
-    kept = tuple(grains) if grains is not None else tuple(Grain.whole(size) for size in shape)
+    tree = junction_tree(shape, [*(marginal.places for marginal in marginals), *(zero.places for zero in zeros)])
+    all_grains = tuple(grains) if grains is not None else tuple(Grain.whole(size) for size in shape)
     factors = {} if start is None else {places: factor.copy() for places, factor in start.factors.items()}
-    model = Model(tuple(shape), tree, factors, tuple(zeros), rows, kept)
+    model = Model(tuple(shape), tree, factors, tuple(zeros), rows, all_grains)
     terms = _terms(marginals, tree, shape, rows)
     noise = 0.5 * enough * sum(term.target.size for term in terms)
     model.pace = _descend(model, terms, steps, noise, 0.0 if start is None else start.pace, watch)
@@ -191,7 +193,7 @@ def fit(
 def clique_weights(model: Model) -> list[Floats]:
     """Return for each clique the logarithm of its factor, from those of the sets of columns that it holds."""
     tree, shape = model.tree, model.shape
-    weights = [np.zeros([shape[place] for place in clique]) for clique in tree.cliques]
+    weights = [np.zeros([shape[column] for column in clique]) for clique in tree.cliques]
     never = [(zero.places, np.where(zero.allowed, 0.0, -np.inf)) for zero in model.zeros]
     for places, factor in [*model.factors.items(), *never]:
         home = tree.home(places, shape)
@@ -202,7 +204,7 @@ def clique_weights(model: Model) -> list[Floats]:
 def _spread(table: Floats, places: Places, clique: Places) -> Floats:
     """Reshape a table over some columns of a clique to broadcast over all of them."""
     sizes = dict(zip(places, table.shape, strict=True))
-    return table.reshape([sizes.get(place, 1) for place in clique])
+    return table.reshape([sizes.get(column, 1) for column in clique])
 
 
 @dataclass(slots=True)
@@ -233,12 +235,12 @@ class _Term:
     def of(cls, one: NoisyMarginal, tree: JunctionTree, shape: Sequence[int], total: float) -> "_Term":
         """Return the term of a marginal in a tree."""
         home = tree.home(one.places, shape)
-        kept = tuple(shape[place] if place in one.places else 1 for place in tree.cliques[home])
-        term = cls(one.places, home, kept, one.counts / total, (total / np.maximum(one.sigma, 1e-9)) ** 2)
+        sides = tuple(shape[column] if column in one.places else 1 for column in tree.cliques[home])
+        term = cls(one.places, home, sides, one.counts / total, (total / np.maximum(one.sigma, 1e-9)) ** 2)
         if any(merge is not None for merge in one.merges):
             term.takes = tuple(
-                np.arange(shape[place]) if merge is None else merge
-                for place, merge in zip(one.places, one.merges, strict=True)
+                np.arange(shape[column]) if merge is None else merge
+                for column, merge in zip(one.places, one.merges, strict=True)
             )
             term.merges = tuple(
                 (np.arange(int(take.max()) + 1)[:, None] == take).astype(np.float64) for take in term.takes
@@ -261,7 +263,7 @@ class _Term:
 
 def _terms(marginals: Sequence[NoisyMarginal], tree: JunctionTree, shape: Sequence[int], total: float) -> list[_Term]:
     """Return the terms of the loss, larger ones first: a table is summed from the smallest that has its columns."""
-    every = [_Term.of(one, tree, shape, total) for one in marginals]
+    every = [_Term.of(marginal, tree, shape, total) for marginal in marginals]
     every.sort(key=lambda term: -math.prod(term.kept))
     for number, term in enumerate(every):
         wanted = set(term.places)
@@ -270,15 +272,15 @@ def _terms(marginals: Sequence[NoisyMarginal], tree: JunctionTree, shape: Sequen
         if above:
             term.source = min(above, key=lambda i: math.prod(every[i].kept))
             columns = every[term.source].places
-        term.axes = tuple(i for i, place in enumerate(columns) if place not in wanted)
+        term.axes = tuple(i for i, column in enumerate(columns) if column not in wanted)
     return every
 
 
 def _residuals(terms: Sequence[_Term], beliefs: Sequence[Floats]) -> list[Floats]:
     tables: list[Floats] = []
     for term in terms:
-        whole = beliefs[term.home] if term.source < 0 else tables[term.source]
-        tables.append(whole.sum(axis=term.axes) if term.axes else whole)
+        source = beliefs[term.home] if term.source < 0 else tables[term.source]
+        tables.append(source.sum(axis=term.axes) if term.axes else source)
     return [term.residual(table) for term, table in zip(terms, tables, strict=True)]
 
 
@@ -372,7 +374,9 @@ def propagate(model: Model) -> list[Floats]:
 
 
 def _loss(terms: Sequence[_Term], residuals: Sequence[Floats]) -> float:
-    return 0.5 * sum(float(np.vdot(one, one * term.worth)) for term, one in zip(terms, residuals, strict=True))
+    return 0.5 * sum(
+        float(np.vdot(residual, residual * term.worth)) for term, residual in zip(terms, residuals, strict=True)
+    )
 
 
 class _Propagation:
@@ -387,10 +391,10 @@ class _Propagation:
         self.there: list[tuple[int, ...]] = []  # and in the parent
         for clique, parent, shared in zip(tree.cliques, tree.parents, tree.separators, strict=True):
             above = tree.cliques[parent] if parent >= 0 else ()
-            self.up.append(tuple(i for i, place in enumerate(clique) if place not in shared))
-            self.down.append(tuple(i for i, place in enumerate(above) if place not in shared))
-            self.here.append(tuple(model.shape[place] if place in shared else 1 for place in clique))
-            self.there.append(tuple(model.shape[place] if place in shared else 1 for place in above))
+            self.up.append(tuple(i for i, column in enumerate(clique) if column not in shared))
+            self.down.append(tuple(i for i, column in enumerate(above) if column not in shared))
+            self.here.append(tuple(model.shape[column] if column in shared else 1 for column in clique))
+            self.there.append(tuple(model.shape[column] if column in shared else 1 for column in above))
 
     def __call__(self, weights: Sequence[Floats]) -> list[Floats]:
         """Compute the marginals from probabilities, or from logarithms where those underflow."""
@@ -399,7 +403,8 @@ class _Propagation:
     def plain(self, weights: Sequence[Floats]) -> list[Floats]:
         """Compute the marginals; return none if floats underflow."""
         tables = [
-            np.exp(np.maximum(one - one.max(), -600.0)) if np.isfinite(one).all() else _exp(one) for one in weights
+            np.exp(np.maximum(weight - weight.max(), -600.0)) if np.isfinite(weight).all() else _exp(weight)
+            for weight in weights
         ]
         messages: list[Floats] = [np.ones(())] * len(tables)
         for i in range(len(tables) - 1, 0, -1):
@@ -437,7 +442,7 @@ class _Propagation:
         return tables
 
     def _logarithms(self, weights: Sequence[Floats]) -> list[Floats]:
-        tables = [one.copy() for one in weights]
+        tables = [weight.copy() for weight in weights]
         messages: list[Floats] = [np.zeros(())] * len(tables)
         for i in range(len(tables) - 1, 0, -1):
             parent = self.parents[i]
@@ -460,8 +465,8 @@ def _summed(table: Floats, axes: tuple[int, ...]) -> Floats:
     return np.asarray(logsumexp(table, axis=axes)) if axes else table.copy()
 
 
-def _exp(one: Floats) -> Floats:
-    top = one[np.isfinite(one)].max(initial=-np.inf)
+def _exp(logs: Floats) -> Floats:
+    top = logs[np.isfinite(logs)].max(initial=-np.inf)
     if np.isneginf(top):  # impossible
-        return np.zeros_like(one)
-    return np.where(np.isneginf(one), 0.0, np.exp(np.maximum(one - top, -600.0)))
+        return np.zeros_like(logs)
+    return np.where(np.isneginf(logs), 0.0, np.exp(np.maximum(logs - top, -600.0)))

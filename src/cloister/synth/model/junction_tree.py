@@ -52,37 +52,37 @@ def tree_cells(cliques: Iterable[Places], shape: Sequence[int]) -> int:
 
 
 def _size(places: Iterable[int], shape: Sequence[int]) -> int:
-    return math.prod(shape[place] for place in places)
+    return math.prod(shape[column] for column in places)
 
 
 def _eliminate(shape: Sequence[int], sets: Iterable[Places]) -> list[Places]:
     beside: list[set[int]] = [set() for _ in shape]
     for together in sets:
-        for place in together:
-            beside[place].update(together)
-    for place in range(len(shape)):
-        beside[place].discard(place)
+        for column in together:
+            beside[column].update(together)
+    for column in range(len(shape)):
+        beside[column].discard(column)
     left, cliques = set(range(len(shape))), []
-    cost = {place: _size(beside[place], shape) * shape[place] for place in left}
+    cost = {column: _size(beside[column], shape) * shape[column] for column in left}
     while left:
-        place = min(left, key=lambda one: (cost[one], one))
-        cliques.append(tuple(sorted({place, *beside[place]})))
-        touched = beside[place]
-        for one in touched:
-            beside[one] |= touched
-            beside[one] -= {one, place}
-        left.remove(place)
-        for one in touched:
-            cost[one] = _size(beside[one], shape) * shape[one]
+        column = min(left, key=lambda candidate: (cost[candidate], candidate))
+        cliques.append(tuple(sorted({column, *beside[column]})))
+        touched = beside[column]
+        for neighbour in touched:
+            beside[neighbour] |= touched
+            beside[neighbour] -= {neighbour, column}
+        left.remove(column)
+        for neighbour in touched:
+            cost[neighbour] = _size(beside[neighbour], shape) * shape[neighbour]
     return cliques
 
 
 def _maximal(cliques: Sequence[Places]) -> list[Places]:
-    kept: list[Places] = []
-    for clique in sorted(set(cliques), key=lambda one: (-len(one), one)):
-        if not any(set(clique) <= set(other) for other in kept):
-            kept.append(clique)
-    return kept
+    maximal: list[Places] = []
+    for clique in sorted(set(cliques), key=lambda places: (-len(places), places)):
+        if not any(set(clique) <= set(other) for other in maximal):
+            maximal.append(clique)
+    return maximal
 
 
 def _spanning(cliques: Sequence[Places]) -> JunctionTree:

@@ -53,29 +53,29 @@ class Block:
 
     def table(self, chances: Floats, wanted: frozenset[int]) -> Floats:
         """Return the probabilities of some of the columns: a row for each class."""
-        whole = np.zeros((len(chances), math.prod(self.shape)))
-        whole[:, self.cells] = chances
-        axes = tuple(i for i, place in enumerate(self.places, 1) if place not in wanted)
-        return np.asarray(whole.reshape(len(chances), *self.shape).sum(axis=axes)).reshape(len(chances), -1)
+        full = np.zeros((len(chances), math.prod(self.shape)))
+        full[:, self.cells] = chances
+        axes = tuple(i for i, column in enumerate(self.places, 1) if column not in wanted)
+        return np.asarray(full.reshape(len(chances), *self.shape).sum(axis=axes)).reshape(len(chances), -1)
 
 
 def blocks_of(domain: Domain) -> tuple[Block, ...]:
     """Return the columns of a domain, with those tied by a rule as one block."""
     part = list(range(len(domain.shape)))
     for zero in domain.zeros:
-        tied = {part[place] for place in zero.places}
-        part = [min(tied) if one in tied else one for one in part]
-    found = []
+        tied = {part[column] for column in zero.places}
+        part = [min(tied) if label in tied else label for label in part]
+    blocks = []
     for first in sorted(set(part)):
-        places = tuple(place for place, one in enumerate(part) if one == first)
-        shape = tuple(domain.shape[place] for place in places)
+        places = tuple(column for column, label in enumerate(part) if label == first)
+        shape = tuple(domain.shape[column] for column in places)
         allowed = np.ones(shape, dtype=bool)
         for zero in domain.zeros:
             if set(zero.places) <= set(places):
-                sides = [domain.shape[place] if place in zero.places else 1 for place in places]
+                sides = [domain.shape[column] if column in zero.places else 1 for column in places]
                 allowed &= zero.allowed.reshape(sides)
-        found.append(Block(places, shape, np.flatnonzero(allowed)))
-    return tuple(found)
+        blocks.append(Block(places, shape, np.flatnonzero(allowed)))
+    return tuple(blocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,47 +109,50 @@ class LatentClasses:
 
     def cells(self, places: Places) -> int:
         """Return the size of the largest table that a query about these columns needs."""
-        sides = [self.shape[place] for place in places]
+        sides = [self.shape[column] for column in places]
         return max(math.prod(sides), len(self.shares) * math.prod(sides) // max(sides))
 
     def part_cells(self, places: Places) -> int:
         """Return the size of the largest table that `at` and `weighed` need: for each class the cells of a block."""
         wanted = frozenset(places)
-        sides = [[self.shape[place] for place in block.places if place in wanted] for block in self.blocks]
-        return len(self.shares) * max(math.prod(one) for one in sides)
+        sides = [[self.shape[column] for column in block.places if column in wanted] for block in self.blocks]
+        return len(self.shares) * max(math.prod(sizes) for sizes in sides)
 
     def at(self, places: Places, cells: Sequence[Cells]) -> Floats:
         """Return the expected rows in some cells only: for each column the cell of each of them."""
-        where, found = dict(zip(places, cells, strict=True)), np.zeros(len(cells[0]))
+        where, rows = dict(zip(places, cells, strict=True)), np.zeros(len(cells[0]))
         tables = [(inside, block.table(chances, frozenset(inside))) for inside, block, chances in self._inside(places)]
-        for start in range(0, len(found), _AT_ONCE):
+        for start in range(0, len(rows), _AT_ONCE):
             some = slice(start, start + _AT_ONCE)
-            chance = np.ones((len(self.shares), len(found[some])))
+            chance = np.ones((len(self.shares), len(rows[some])))
             for inside, table in tables:
-                sides = tuple(self.shape[place] for place in inside)
-                chance *= table[:, np.ravel_multi_index(tuple(where[place][some] for place in inside), sides)]
-            for share, own in zip(self.shares, chance, strict=True):  # no product of matrices: its last digits may
-                found[some] += share * own  # depend on how many cells are listed, and that on rows
-        return self.total * found
+                sides = tuple(self.shape[column] for column in inside)
+                chance *= table[:, np.ravel_multi_index(tuple(where[column][some] for column in inside), sides)]
+            # No product of matrices: its last digits may depend on how many cells are listed, and that on rows.
+            for share, probability in zip(self.shares, chance, strict=True):
+                rows[some] += share * probability
+        return self.total * rows
 
     def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
         """Return the expected sum over rows of the product of their cells' weights."""
-        given, chance = dict(zip(places, weights, strict=True)), self.shares
+        by_column, chance = dict(zip(places, weights, strict=True)), self.shares
         for inside, block, chances in self._inside(places):
-            table = block.table(chances, frozenset(inside)).reshape(len(chance), *(self.shape[one] for one in inside))
-            for place in reversed(inside):
-                table = table @ given[place]
+            table = block.table(chances, frozenset(inside)).reshape(
+                len(chance), *(self.shape[column] for column in inside)
+            )
+            for column in reversed(inside):
+                table = table @ by_column[column]
             chance = chance * table
         return float(self.total * chance.sum())
 
     def _inside(self, places: Places) -> list[tuple[Places, Block, Floats]]:
         """Return the blocks that hold some of these columns, and which."""
-        found = []
+        parts = []
         for block, chances in zip(self.blocks, self.chances, strict=True):
-            inside = tuple(place for place in block.places if place in places)
+            inside = tuple(column for column in block.places if column in places)
             if inside:
-                found.append((inside, block, chances))
-        return found
+                parts.append((inside, block, chances))
+        return parts
 
     def marginal(self, places: Places) -> Floats:
         """Return the expected rows in each cell of some columns, in ascending order."""
@@ -161,7 +164,7 @@ class LatentClasses:
         left = self.shares[:, None] * self.total
         for table in tables[:-1]:
             left = (left[:, :, None] * table[:, None, :]).reshape(len(left), -1)
-        joint = (left.T @ tables[-1]).reshape([self.shape[place] for place in order])
+        joint = (left.T @ tables[-1]).reshape([self.shape[column] for column in order])
         return np.asarray(joint.transpose(np.argsort(order)))
 
     def draw(self, rows: int, generator: np.random.Generator, given: Mapping[int, Floats] | None = None) -> Cells:
@@ -177,9 +180,9 @@ class LatentClasses:
         cells = np.zeros((rows, len(self.shape)), dtype=np.int64)
         filled: list[int] = []
         for block, chances in zip(model.blocks, model.chances, strict=True):
-            found = systematic(chances, member, generator, [cells[:, place] for place in filled])
-            for place, column in zip(block.places, np.unravel_index(block.cells[found], block.shape), strict=True):
-                cells[:, place] = column
+            picked = systematic(chances, member, generator, [cells[:, column] for column in filled])
+            for index, column in zip(block.places, np.unravel_index(block.cells[picked], block.shape), strict=True):
+                cells[:, index] = column
             filled += block.places
         settle(cells, model, generator)
         return cells
@@ -190,16 +193,16 @@ class LatentClasses:
         for block, chances in zip(self.blocks, self.chances, strict=True):
             at = np.unravel_index(block.cells, block.shape)
             allowed = np.ones(len(block.cells))
-            for place, cells in zip(block.places, at, strict=True):
-                if place in given:
-                    allowed *= given[place][cells]
+            for column, cells in zip(block.places, at, strict=True):
+                if column in given:
+                    allowed *= given[column][cells]
             left = chances * allowed
             sums = left.sum(axis=1)
             shares = shares * sums
             narrowed.append(np.divide(left, sums[:, None], out=left, where=sums[:, None] > 0))
         if not shares.sum() > 0:
             raise BadInput("no row of the model meets this condition. Ask for a wider one.")
-        never = tuple(Zero((place,), cells > 0) for place, cells in given.items())
+        never = tuple(Zero((column,), cells > 0) for column, cells in given.items())
         return replace(self, shares=shares / shares.sum(), chances=tuple(narrowed), zeros=(*self.zeros, *never))
 
 
@@ -226,12 +229,12 @@ def fit_classes(
         tell: called with the completed share of the work.
     """
     goal = _Goal.of(blocks, singles, pairs, total)
-    found = []
+    fitted = []
     for number in range(fits):
-        found.append(_descend(goal, generator))
+        fitted.append(_descend(goal, generator))
         tell((number + 1) / fits)
-    shares = np.concatenate([one for one, _ in found]) / fits
-    chances = np.split(np.concatenate([one for _, one in found]), goal.starts[1:], axis=1)
+    shares = np.concatenate([share for share, _ in fitted]) / fits
+    chances = np.split(np.concatenate([chance for _, chance in fitted]), goal.starts[1:], axis=1)
     return LatentClasses(shares, tuple(chances), tuple(blocks), domain.shape, domain.zeros, total)
 
 
@@ -267,14 +270,14 @@ class _Goal:
         block = np.repeat(np.arange(len(blocks)), sizes)
         table = np.zeros((len(block), len(block)))
         both = ((i, j) for i in range(len(blocks)) for j in range(i + 1, len(blocks)))
-        for (i, j), one in zip(both, pairs, strict=True):
-            order = [one.places.index(place) for place in (*blocks[i].places, *blocks[j].places)]
-            counts = one.counts.transpose(order).reshape(math.prod(blocks[i].shape), -1)
+        for (i, j), pair in zip(both, pairs, strict=True):
+            order = [pair.places.index(column) for column in (*blocks[i].places, *blocks[j].places)]
+            counts = pair.counts.transpose(order).reshape(math.prod(blocks[i].shape), -1)
             table[spans[i], spans[j]] = counts[np.ix_(blocks[i].cells, blocks[j].cells)] / total
             table[spans[j], spans[i]] = table[spans[i], spans[j]].T
-        noise = np.array([max(float(np.mean(one.sigma)), 1e-9) for one in singles])
+        noise = np.array([max(float(np.mean(single.sigma)), 1e-9) for single in singles])
         usual = max(float(np.mean(pairs[0].sigma)), 1e-9) if pairs else float(noise.mean())
-        alone = [one.counts.ravel()[block.cells] for one, block in zip(singles, blocks, strict=True)]
+        alone = [single.counts.ravel()[block.cells] for single, block in zip(singles, blocks, strict=True)]
         return cls(
             starts,
             block,
@@ -290,23 +293,23 @@ def _descend(goal: _Goal, generator: np.random.Generator) -> tuple[Floats, Float
     """Fit shares of the classes and probabilities of cells by Adam (Kingma & Ba 2015) on their logarithms."""
     usual = 0.5 * np.log(np.maximum(goal.singles, goal.least))
     weights = [np.zeros(_CLASSES), usual + generator.standard_normal((_CLASSES, len(usual)))]
-    slope, square = ([np.zeros_like(one) for one in weights] for _ in range(2))
+    slope, square = ([np.zeros_like(weight) for weight in weights] for _ in range(2))
     for step in range(1, _STEPS + 1):
         shares, chances = _likely(weights, goal)
         gap = (shares[:, None] * chances).T @ chances
         gap -= goal.pairs
         gap *= goal.apart
         alone = goal.worth * (shares @ chances - goal.singles)
-        seen = chances @ gap
-        by_share = 0.5 * (seen * chances).sum(axis=1) + chances @ alone
-        by_chance = chances * shares[:, None] * (seen + alone)
+        gradient = chances @ gap
+        by_share = 0.5 * (gradient * chances).sum(axis=1) + chances @ alone
+        by_chance = chances * shares[:, None] * (gradient + alone)
         sums = np.add.reduceat(by_chance, goal.starts, axis=1)
         slopes = [shares * (by_share - shares @ by_share), by_chance - chances * sums[:, goal.block]]
-        for weight, one, many, now in zip(weights, slope, square, slopes, strict=True):
-            one += (1 - _SLOPE) * (now - one)
-            many += (1 - _SQUARE) * (now**2 - many)
-            size = np.sqrt(many / (1 - _SQUARE**step)) + 1e-12
-            weight -= _PACE / (1 - _SLOPE**step) * one / size
+        for weight, first, second, now in zip(weights, slope, square, slopes, strict=True):
+            first += (1 - _SLOPE) * (now - first)
+            second += (1 - _SQUARE) * (now**2 - second)
+            size = np.sqrt(second / (1 - _SQUARE**step)) + 1e-12
+            weight -= _PACE / (1 - _SLOPE**step) * first / size
     return _likely(weights, goal)
 
 

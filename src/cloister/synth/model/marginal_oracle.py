@@ -39,16 +39,16 @@ class MarginalOracle:
                 self.children[parent].append(i)
         self.below: list[frozenset[int]] = [frozenset()] * len(tree.cliques)
         for i in range(len(tree.cliques) - 1, -1, -1):
-            own = set(tree.cliques[i]) - set(tree.separators[i])
-            self.below[i] = frozenset(own.union(*(self.below[child] for child in self.children[i])))
+            columns = set(tree.cliques[i]) - set(tree.separators[i])
+            self.below[i] = frozenset(columns.union(*(self.below[child] for child in self.children[i])))
         self.conditional = [_conditional(model, i) for i in range(len(tree.cliques))]
         self.known: dict[tuple[int, frozenset[int]], tuple[Places, Floats]] = {}
 
     def joint(self, places: Places) -> Floats:
         """Return the probability of each cell of some columns, in ascending order."""
-        found = self._parts(places)
-        columns, table = found[0]
-        for more, other in found[1:]:  # components of the tree that share nothing are independent
+        parts = self._parts(places)
+        columns, table = parts[0]
+        for more, other in parts[1:]:  # components of the tree that share nothing are independent
             columns, table = (*columns, *more), np.multiply.outer(table, other)
         return np.transpose(table, np.argsort(columns))
 
@@ -66,8 +66,8 @@ class MarginalOracle:
     def marginal(self, places: Places) -> Floats:
         """Return the expected rows in each cell of some columns of the domain, in ascending order."""
         table = self.joint(places) * self.model.total
-        for side, place in enumerate(places):
-            grain = self.model.grains[place]
+        for side, column in enumerate(places):
+            grain = self.model.grains[column]
             if grain.size < len(grain.cells):
                 sides = [-1 if k == side else 1 for k in range(len(places))]
                 table = table.take(grain.cells, axis=side) * grain.shares.reshape(sides)
@@ -77,18 +77,18 @@ class MarginalOracle:
         """Return the expected rows in some cells of the domain only; for each column, the cells."""
         answer, where = np.full(len(cells[0]), self.model.total), dict(zip(places, cells, strict=True))
         for columns, table in self._parts(places):
-            answer *= table[tuple(self.model.grains[place].cells[where[place]] for place in columns)]
-        for place, some in where.items():
-            answer *= self.model.grains[place].shares[some]
+            answer *= table[tuple(self.model.grains[column].cells[where[column]] for column in columns)]
+        for column, some in where.items():
+            answer *= self.model.grains[column].shares[some]
         return answer
 
     def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
         """Return the expected sum over rows of the product of their cells' weights."""
-        answer, given = self.model.total, dict(zip(places, weights, strict=True))
+        answer, by_column = self.model.total, dict(zip(places, weights, strict=True))
         for columns, table in self._parts(places):
-            for place in reversed(columns):
-                grain = self.model.grains[place]
-                table = table @ np.bincount(grain.cells, grain.shares * given[place], minlength=grain.size)
+            for column in reversed(columns):
+                grain = self.model.grains[column]
+                table = table @ np.bincount(grain.cells, grain.shares * by_column[column], minlength=grain.size)
             answer *= float(table)
         return answer
 
@@ -97,7 +97,7 @@ class MarginalOracle:
         tree, wanted = self.model.tree, frozenset(places)
         home = tree.home(places, self.model.shape)
         if home >= 0:
-            axes = tuple(i for i, place in enumerate(tree.cliques[home]) if place not in wanted)
+            axes = tuple(i for i, column in enumerate(tree.cliques[home]) if column not in wanted)
             return [(tuple(sorted(wanted)), np.asarray(self.model.beliefs[home].sum(axis=axes)))]
         return [self._collect(root, wanted & self.below[root]) for root in self._roots(wanted)]
 
@@ -105,15 +105,15 @@ class MarginalOracle:
         return [i for i, parent in enumerate(self.model.tree.parents) if parent < 0 and wanted & self.below[i]]
 
     def _size(self, places: Iterable[int]) -> int:
-        return math.prod(self.model.shape[place] for place in places)
+        return math.prod(self.model.shape[column] for column in places)
 
     def _largest(self, i: int, wanted: frozenset[int]) -> int:
         """Return the size of the largest table of `_collect`."""
         separators = self.model.tree.separators
         below = {child: wanted & self.below[child] for child in self.children[i] if wanted & self.below[child]}
         later = [separators[child] for child in list(below)[1:]]
-        own = self._size(wanted.union(separators[i], *later))
-        return max([own, *(self._largest(child, some) for child, some in below.items())])
+        size = self._size(wanted.union(separators[i], *later))
+        return max([size, *(self._largest(child, some) for child, some in below.items())])
 
     def _collect(self, i: int, wanted: frozenset[int]) -> tuple[Places, Floats]:
         """Return P(wanted columns at or below a clique | its separator), over the separator and those columns."""
@@ -124,11 +124,11 @@ class MarginalOracle:
         below = [child for child in self.children[i] if wanted & self.below[child]]
         parts = [self._collect(child, wanted & self.below[child]) for child in below]
         needed = (wanted & set(clique)).union(separator, *(tree.separators[child] for child in below))
-        axes = tuple(k for k, place in enumerate(clique) if place not in needed)
-        columns: Places = tuple(place for place in clique if place in needed)
+        axes = tuple(k for k, column in enumerate(clique) if column not in needed)
+        columns: Places = tuple(column for column in clique if column in needed)
         table = self.conditional[i].sum(axis=axes) if axes else self.conditional[i]
         for k, (more, other) in enumerate(parts):
-            later = {place for rest, _ in parts[k + 1 :] for place in rest}
+            later = {column for rest, _ in parts[k + 1 :] for column in rest}
             columns, table = _product((columns, table), (more, other), wanted.union(separator, later))
         if table.size <= _KEPT:
             self.known[i, wanted] = columns, table
@@ -138,10 +138,10 @@ class MarginalOracle:
 def _product(left: tuple[Places, Floats], right: tuple[Places, Floats], kept: Set[int]) -> tuple[Places, Floats]:
     """Multiply two tables, and sum over the columns that are not kept."""
     both = tuple(dict.fromkeys((*left[0], *right[0])))
-    columns = tuple(place for place in both if place in kept)
+    columns = tuple(column for column in both if column in kept)
     # Axes by their index in this product: numpy supports 52 of them, and a table may have more columns.
-    axis = {place: i for i, place in enumerate(both)}
-    ours, others, result = ([axis[place] for place in one] for one in (left[0], right[0], columns))
+    axis = {column: i for i, column in enumerate(both)}
+    ours, others, result = ([axis[column] for column in part] for part in (left[0], right[0], columns))
     return columns, einsum(left[1], ours, right[1], others, result, optimize=True)
 
 
@@ -150,5 +150,5 @@ def _conditional(model: "Model", i: int) -> Floats:
     if not separator:
         return belief
     clique = model.tree.cliques[i]
-    shared = belief.sum(axis=tuple(k for k, place in enumerate(clique) if place not in separator), keepdims=True)
+    shared = belief.sum(axis=tuple(k for k, column in enumerate(clique) if column not in separator), keepdims=True)
     return np.asarray(np.divide(belief, shared, out=np.zeros_like(belief), where=shared > 0))

@@ -52,18 +52,18 @@ def draw(
     cells = np.zeros((rows, len(model.shape)), dtype=np.int64)
     filled: set[int] = set()
     for clique, belief in zip(model.tree.cliques, model.beliefs, strict=True):
-        known = [place for place in clique if place in filled]
-        for place in clique:
-            if place in filled:
+        present = [column for column in clique if column in filled]
+        for target in clique:
+            if target in filled:
                 continue
-            others = [cells[:, one] for one in filled - set(known)]
-            _fill(cells, belief, clique, known, place, model.shape, others, generator)
-            known.append(place)
-            filled.add(place)
-    for place, grain in enumerate(model.grains):
+            others = [cells[:, column] for column in filled - set(present)]
+            _fill(cells, belief, clique, present, target, model.shape, others, generator)
+            present.append(target)
+            filled.add(target)
+    for target, grain in enumerate(model.grains):
         if grain.size < len(grain.cells):
-            others = [column for one, column in enumerate(cells.T) if one != place]
-            cells[:, place] = _within(grain, cells[:, place], generator, others)
+            others = [column for index, column in enumerate(cells.T) if index != target]
+            cells[:, target] = _within(grain, cells[:, target], generator, others)
     settle(cells, model, generator)
     return cells
 
@@ -74,19 +74,19 @@ def conditioned(model: "Model", given: Mapping[int, Floats]) -> "Model":
 
     factors, grains = dict(model.factors), list(model.grains)
     zeros = list(model.zeros)
-    for place, cells in given.items():
-        old = grains[place]
+    for column, cells in given.items():
+        old = grains[column]
         inside = np.bincount(old.cells, old.shares * cells, minlength=old.size)
         allowed = inside > 0
         # The rest of a cell is shared among the values that may still occur, and the cell's weight shrinks with it.
-        grains[place] = replace(old, shares=old.shares * cells / np.where(allowed, inside, 1.0)[old.cells])
-        factors[(place,)] = factors.get((place,), 0.0) + np.log(np.where(allowed, inside, 1.0))
-        zeros.append(Zero((place,), allowed))
-    chances = [model.asked().weighed((place,), [weights]) for place, weights in given.items()]
+        grains[column] = replace(old, shares=old.shares * cells / np.where(allowed, inside, 1.0)[old.cells])
+        factors[(column,)] = factors.get((column,), 0.0) + np.log(np.where(allowed, inside, 1.0))
+        zeros.append(Zero((column,), allowed))
+    chances = [model.asked().weighed((column,), [weights]) for column, weights in given.items()]
     narrowed = Model(model.shape, model.tree, factors, tuple(zeros), model.total, tuple(grains))
     with np.errstate(invalid="ignore", divide="ignore"):  # of a condition that matches nothing; refused below
         narrowed.beliefs = propagate(narrowed)
-    if min(chances) <= 0 or not all(np.isfinite(one).all() and one.sum() > 0.5 for one in narrowed.beliefs):
+    if min(chances) <= 0 or not all(np.isfinite(belief).all() and belief.sum() > 0.5 for belief in narrowed.beliefs):
         raise BadInput("no row of the model meets this condition. Ask for a wider one.")
     return narrowed
 
@@ -95,21 +95,21 @@ def _fill(
     cells: Cells,
     belief: Floats,
     clique: tuple[int, ...],
-    known: list[int],
-    place: int,
+    present: list[int],
+    target: int,
     shape: tuple[int, ...],
     others: Sequence[Cells],
     generator: np.random.Generator,
 ) -> None:
     """Fill one column, given the filled columns of its clique."""
-    order = [*known, place]
-    axes = tuple(i for i, one in enumerate(clique) if one not in order)
-    left = [one for one in clique if one in order]
-    table = np.transpose(belief.sum(axis=axes), [left.index(one) for one in order]).reshape(-1, shape[place])
+    order = [*present, target]
+    axes = tuple(i for i, column in enumerate(clique) if column not in order)
+    left = [column for column in clique if column in order]
+    table = np.transpose(belief.sum(axis=axes), [left.index(column) for column in order]).reshape(-1, shape[target])
     group = np.zeros(len(cells), dtype=np.int64)
-    for one in known:
-        group = group * shape[one] + cells[:, one]
-    cells[:, place] = systematic(table, group, generator, others)
+    for column in present:
+        group = group * shape[column] + cells[:, column]
+    cells[:, target] = systematic(table, group, generator, others)
 
 
 def systematic(table: Floats, group: Cells, generator: np.random.Generator, others: Sequence[Cells] = ()) -> Cells:
@@ -128,13 +128,13 @@ def systematic(table: Floats, group: Cells, generator: np.random.Generator, othe
     bounds[:, -1] = 1.0
     # One search for all groups: group g is between g and g + 1.
     line = (bounds + np.arange(len(table))[:, None]).ravel()
-    found = np.searchsorted(line, spot + sorted_group, side="right") - sorted_group * table.shape[1]
-    found = np.clip(found, 0, table.shape[1] - 1)
+    picked = np.searchsorted(line, spot + sorted_group, side="right") - sorted_group * table.shape[1]
+    picked = np.clip(picked, 0, table.shape[1] - 1)
     # Rounding at the edge of a cell must not produce a structural zero.
-    never = shares[sorted_group, found] <= 0
-    found[never] = shares.argmax(axis=1)[sorted_group[never]]
+    never = shares[sorted_group, picked] <= 0
+    picked[never] = shares.argmax(axis=1)[sorted_group[never]]
     chosen = np.empty(len(group), dtype=np.int64)
-    chosen[order] = found
+    chosen[order] = picked
     return chosen
 
 
@@ -150,15 +150,15 @@ def _within(grain: "Grain", group: Cells, generator: np.random.Generator, others
     below = np.concatenate([[0.0], np.cumsum(shares)])
     first = np.concatenate([[0], ends[:-1]])
     # Within each group from 0 to 1, despite rounding of the sums before it.
-    start, whole = below[first], below[ends] - below[first]
-    held = np.clip((below[1:] - start[members]) / np.where(whole > 0, whole, 1.0)[members], 0.0, 1.0)
-    found = np.searchsorted(held + members, spot + sorted_group, side="right")
-    found = np.clip(found, first[sorted_group], ends[sorted_group] - 1)
+    start, width = below[first], below[ends] - below[first]
+    upper = np.clip((below[1:] - start[members]) / np.where(width > 0, width, 1.0)[members], 0.0, 1.0)
+    picked = np.searchsorted(upper + members, spot + sorted_group, side="right")
+    picked = np.clip(picked, first[sorted_group], ends[sorted_group] - 1)
     heaviest = np.lexsort([-shares, members])[first]
-    never = shares[found] <= 0
-    found[never] = heaviest[sorted_group[never]]
+    never = shares[picked] <= 0
+    picked[never] = heaviest[sorted_group[never]]
     chosen = np.empty(len(group), dtype=np.int64)
-    chosen[order] = listed[found]
+    chosen[order] = listed[picked]
     return chosen
 
 
@@ -174,7 +174,7 @@ def _spots(
     sorted_group = group[order]
     # Steps of the golden ratio put neighbours far apart; in this order rows share the line from 0 to 1 evenly.
     first = generator.random(groups)[sorted_group]
-    place = np.lexsort([((np.arange(rows) - starts[sorted_group]) * _GOLDEN + first) % 1, sorted_group])
+    ranking = np.lexsort([((np.arange(rows) - starts[sorted_group]) * _GOLDEN + first) % 1, sorted_group])
     rank = np.empty(rows, dtype=np.int64)
-    rank[place] = np.arange(rows) - starts[sorted_group]
+    rank[ranking] = np.arange(rows) - starts[sorted_group]
     return order, sorted_group, (rank + generator.random(groups)[sorted_group]) / sizes[sorted_group]

@@ -59,18 +59,18 @@ class _Triples:
 
     def with_column(self, place: int) -> "_Triples":
         """Return the marginals that hold a column, with that column first."""
-        own = (self.places == place) & (self.strides > 0)
-        here = np.flatnonzero(own.any(axis=1))
-        order = np.argsort(~own[here], axis=1, kind="stable")
-        places, strides = (np.take_along_axis(each[here], order, axis=1) for each in (self.places, self.strides))
-        return _Triples(places, strides, self.starts[here], self.gap, self.worth)
+        matches = (self.places == place) & (self.strides > 0)
+        chosen = np.flatnonzero(matches.any(axis=1))
+        order = np.argsort(~matches[chosen], axis=1, kind="stable")
+        places, strides = (np.take_along_axis(each[chosen], order, axis=1) for each in (self.places, self.strides))
+        return _Triples(places, strides, self.starts[chosen], self.gap, self.worth)
 
     def others(self, rows: Cells) -> NDArray[np.int64]:
         """Return the index of each row in each marginal, without the first column."""
-        found = np.broadcast_to(self.starts, (len(rows), len(self.starts))).copy()
+        indices = np.broadcast_to(self.starts, (len(rows), len(self.starts))).copy()
         for side in range(1, self.places.shape[1]):
-            found += rows[:, self.places[:, side]] * self.strides[:, side]
-        return found
+            indices += rows[:, self.places[:, side]] * self.strides[:, side]
+        return indices
 
     def cost(self, cells: NDArray[np.int64], step: int) -> NDArray[np.float32]:
         """Return the cost of adding (or removing) one row in each cell."""
@@ -86,71 +86,79 @@ def settle(cells: Cells, model: "Model | LatentClasses", generator: np.random.Ge
     pairs = max(1, min(_PAIRS, rows // _AT_ONCE))  # more would all fill the same gap
     taken = min(rows, max(2 * pairs, _WORK // triples.places.size))
     for _ in range(_PASSES):
-        for place in range(columns):
-            some = triples.with_column(place)
-            rules = [zero for zero in model.zeros if place in zero.places and len(zero.places) > 1]
+        for column in range(columns):
+            some = triples.with_column(column)
+            rules = [zero for zero in model.zeros if column in zero.places and len(zero.places) > 1]
             order = generator.permutation(rows)[:taken]
             for start in range(0, taken, 2 * pairs):
                 part = order[start : start + 2 * pairs]
                 half = len(part) // 2
-                _exchange(cells, place, part[:half], part[half : 2 * half], some, rules)
+                _exchange(cells, column, part[:half], part[half : 2 * half], some, rules)
 
 
 def _triples(cells: Cells, model: "Model | LatentClasses") -> _Triples | None:
     """Compare the model's 3-way marginals with those of the rows; None if there are too many or too few."""
     shape, rows = [len(grain.cells) for grain in model.grains], len(cells)
-    asked = model.asked()
-    sets = _sets(model, asked, shape) if rows > 1 else []
-    sizes = [prod(shape[place] for place in places) for places in sets]
+    oracle = model.asked()
+    sets = _sets(model, oracle, shape) if rows > 1 else []
+    sizes = [prod(shape[column] for column in places) for places in sets]
     if not sets or sum(sizes) > _MOST_CELLS:
         return None
-    steps = [tuple(prod(shape[place] for place in places[i + 1 :]) for i in range(len(places))) for places in sets]
+    steps = [tuple(prod(shape[column] for column in places[i + 1 :]) for i in range(len(places))) for places in sets]
     starts = np.cumsum([0, *sizes[:-1]])
     gap, worth = (np.empty(sum(sizes), dtype=np.float32) for _ in range(2))
     for places, step, start, size in zip(sets, steps, starts, sizes, strict=True):
-        expected = asked.marginal(places).ravel() * (rows / model.total)
-        found = np.bincount(cells[:, places] @ np.array(step), minlength=size)
-        gap[start : start + size] = found - expected
+        expected = oracle.marginal(places).ravel() * (rows / model.total)
+        counts = np.bincount(cells[:, places] @ np.array(step), minlength=size)
+        gap[start : start + size] = counts - expected
         worth[start : start + size] = 1 / (1 + expected)
     columns, strides = (np.zeros((len(sets), max(map(len, sets))), dtype=np.int64) for _ in range(2))
-    for i, (one, step) in enumerate(zip(sets, steps, strict=True)):
-        columns[i, : len(one)], strides[i, : len(one)] = one, step
+    for i, (members, step) in enumerate(zip(sets, steps, strict=True)):
+        columns[i, : len(members)], strides[i, : len(members)] = members, step
     return _Triples(columns, strides, starts, gap, worth)
 
 
-def _sets(model: "Model | LatentClasses", asked: Any, shape: Sequence[int]) -> list[Places]:
+def _sets(model: "Model | LatentClasses", oracle: Any, shape: Sequence[int]) -> list[Places]:
     """Return the sets of columns to compare: small triples, and what was measured together; none if too many."""
     if comb(len(shape), 3) > _MOST_SETS:
         return []
     more = _measured_together(model)
-    if any(len(places) == len(shape) or asked.cells(places) > _LARGEST for places in more):
+    if any(len(places) == len(shape) or oracle.cells(places) > _LARGEST for places in more):
         return []
-    return [*(places for places in combinations(range(len(shape)), 3) if asked.cells(places) <= _LARGEST), *more]
+    return [*(places for places in combinations(range(len(shape)), 3) if oracle.cells(places) <= _LARGEST), *more]
 
 
 def _measured_together(model: "Model | LatentClasses") -> list[Places]:
     """Return the maximal sets of more than three columns for which the model has a factor."""
     factors = {places for places in getattr(model, "factors", ()) if len(places) > 3}
-    return sorted(one for one in factors if not any(set(one) < set(other) for other in factors))
+    return sorted(places for places in factors if not any(set(places) < set(other) for other in factors))
 
 
 def _exchange(
-    cells: Cells, place: int, first: NDArray[np.int64], second: NDArray[np.int64], some: _Triples, rules: Sequence[Zero]
+    cells: Cells,
+    column: int,
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    some: _Triples,
+    rules: Sequence[Zero],
 ) -> None:
     """Swap one column's values between rows of the first and the second half, where that is an improvement."""
-    differ = cells[first, place] != cells[second, place]
+    differ = cells[first, column] != cells[second, column]
     first, second = first[differ], second[differ]
-    own, other = cells[first], cells[second]
-    here, there, step = some.others(own), some.others(other), some.strides[:, 0]
-    mine, yours = own[:, [place]] * step, other[:, [place]] * step
-    out, into = (here + mine, there + yours), (here + yours, there + mine)
+    first_rows, second_rows = cells[first], cells[second]
+    first_base, second_base, step = some.others(first_rows), some.others(second_rows), some.strides[:, 0]
+    mine, yours = first_rows[:, [column]] * step, second_rows[:, [column]] * step
+    out, into = (first_base + mine, second_base + yours), (first_base + yours, second_base + mine)
     cost = sum(some.cost(each, -1) for each in out) + sum(some.cost(each, 1) for each in into)
-    better = np.where(here == there, 0, cost).sum(axis=1) < 0  # rows equal in the other two change nothing
-    own[:, place], other[:, place] = cells[second, place], cells[first, place]
+    better = np.where(first_base == second_base, 0, cost).sum(axis=1) < 0  # rows equal in the other two change nothing
+    first_rows[:, column], second_rows[:, column] = cells[second, column], cells[first, column]
     for zero in rules:
-        for rows in (own, other):
-            better &= zero.allowed[tuple(rows[:, one] for one in zero.places)]
-    cells[first[better], place], cells[second[better], place] = own[better, place], other[better, place]
+        for rows in (first_rows, second_rows):
+            better &= zero.allowed[tuple(rows[:, index] for index in zero.places)]
+    cells[first[better], column], cells[second[better], column] = (
+        first_rows[better, column],
+        second_rows[better, column],
+    )
     for each in out:
         np.subtract.at(some.gap, each[better], np.float32(1))
     for each in into:

@@ -46,14 +46,14 @@ def stated_epsilon(side: Mapping[str, Any]) -> Loss | None:
     if AS_EPSILON not in side:
         return None
     try:
-        told, loss = side[AS_EPSILON], Loss.from_json(side["loss"])
-        asked = epsilon(told["epsilon"], delta=told["delta"] or None)
-        kept = budget_share(asked).loss if loss.measure == "rho" else asked
-        if not loss <= kept or set(told) != {"epsilon", "delta"}:
+        stated, loss = side[AS_EPSILON], Loss.from_json(side["loss"])
+        requested = epsilon(stated["epsilon"], delta=stated["delta"] or None)
+        allowed = budget_share(requested).loss if loss.measure == "rho" else requested
+        if not loss <= allowed or set(stated) != {"epsilon", "delta"}:
             raise ValueError
     except (CloisterError, ValueError, KeyError, TypeError):
         raise BadSource("the metadata file states an epsilon that its loss does not keep. Ask for it anew.") from None
-    return asked
+    return requested
 
 
 def _up(exact: Fraction) -> int | float:

@@ -89,8 +89,10 @@ class RangeCondition:
 
     def take(self, cells: NDArray[np.int64]) -> "RangeCondition":
         """Return the condition for each of some rows, given their cells; a cell below 0 meets nothing."""
-        known = cells >= 0
-        return RangeCondition(*(np.where(known, one[cells], 0.0) for one in (self.inside, self.least, self.most)))
+        valid = cells >= 0
+        return RangeCondition(
+            *(np.where(valid, weights[cells], 0.0) for weights in (self.inside, self.least, self.most))
+        )
 
 
 def bounded(weigh: Callable[[Sequence[Floats]], float], conditions: Sequence[RangeCondition]) -> tuple[float, float]:
@@ -100,7 +102,9 @@ def bounded(weigh: Callable[[Sequence[Floats]], float], conditions: Sequence[Ran
         weigh: returns the sum over rows of the product of their cells' weights, for a model or a table.
         conditions: one for each column.
     """
-    inside, least, most = (weigh([getattr(one, name) for one in conditions]) for name in ("inside", "least", "most"))
+    inside, least, most = (
+        weigh([getattr(condition, name) for condition in conditions]) for name in ("inside", "least", "most")
+    )
     return inside, max(most - inside, inside - least, 0.0)
 
 
@@ -127,17 +131,17 @@ def expected_error(made: "GeneratorResult", places: Places, rows: int | None) ->
         places: the columns.
         rows: number of synthetic rows that are queried; None for the model itself.
     """
-    asked = made.model.asked()
-    cells = math.prod(len(made.model.grains[place].cells) for place in places)
-    counts = asked.marginal(places) if cells <= _MOST_CELLS and asked.cells(places) <= _MOST_CELLS else None
+    oracle = made.model.asked()
+    cells = math.prod(len(made.model.grains[column].cells) for column in places)
+    counts = oracle.marginal(places) if cells <= _MOST_CELLS and oracle.cells(places) <= _MOST_CELLS else None
     drawn = 0.0 if rows is None else _sampling(counts, cells, rows)
     error, source = _of_model(made, places, counts, told=True)
     if math.isnan(error):
         return ExpectedError(math.nan, math.nan, "nothing")
     # With more columns, tables differ no less than with each of them alone.
-    alone = [_of_model(made, (place,), asked.marginal((place,)))[0] for place in places]
-    whole = min(1.0, math.hypot(max(error, *alone, 0.0), drawn))
-    return ExpectedError(whole, whole, source)
+    alone = [_of_model(made, (column,), oracle.marginal((column,)))[0] for column in places]
+    combined = min(1.0, math.hypot(max(error, *alone, 0.0), drawn))
+    return ExpectedError(combined, combined, source)
 
 
 def query_error(
@@ -157,11 +161,11 @@ def query_error(
     count, cut = bounded(lambda weights: model.weighed(places, weights), conditions)
     share = min(max(count / total, 0.0), 1.0)
     drawn = 0.0 if rows is None else _MEAN_SIZE * math.sqrt(share * (1 - share) / rows) * total
-    asked = _asked(made.measured, places, conditions)
+    direct = _asked(made.measured, places, conditions)
     around = expected_error(made, places, None)
-    if asked is not None:
+    if direct is not None:
         # It was measured itself. The model's error is the noise of the measurement, plus its distance from it.
-        error = abs(count - asked.value) + _MEAN_SIZE * asked.error
+        error = abs(count - direct.value) + _MEAN_SIZE * direct.error
         if math.isnan(around.error) or error <= around.error * total:
             return ExpectedError(count, math.hypot(error, drawn), "noise")
     return ExpectedError(count, math.hypot(around.error * total, drawn) + cut, around.known_from)
@@ -169,17 +173,17 @@ def query_error(
 
 def total_error(made: "GeneratorResult") -> float:
     """Return the standard error of the number of rows, in rows."""
-    few = [one for one in made.measured if len(one.places) < 2]
+    few = [marginal for marginal in made.measured if len(marginal.places) < 2]
     # Generators estimate it from all measurements, from one-way marginals, or from a separate first measurement.
     for told_by in (made.measured, few, made.measured[:1]):
         if told_by and math.isclose(total_of(told_by), made.model.total, rel_tol=1e-9):
             break
     else:
         told_by = few or made.measured
-    variances = [float(np.mean(np.square(one.sigma))) * one.counts.size for one in told_by]
+    variances = [float(np.mean(np.square(marginal.sigma))) * marginal.counts.size for marginal in told_by]
     if not variances:
         return math.nan
-    return 1 / math.sqrt(sum(1 / max(one, 1e-18) for one in variances))
+    return 1 / math.sqrt(sum(1 / max(variance, 1e-18) for variance in variances))
 
 
 def workload_errors(made: "GeneratorResult", domain: Domain, rows: int, unit: Unit = ROW) -> dict[str, Any]:
@@ -189,28 +193,28 @@ def workload_errors(made: "GeneratorResult", domain: Domain, rows: int, unit: Un
     """
     columns = range(len(domain.modelled))
     every = [*(places for k in (1, 2) for places in combinations(columns, k))]
-    every += [one.places for one in made.measured if one.places]
+    every += [marginal.places for marginal in made.measured if marginal.places]
     named = dict.fromkeys(made.workload)
-    sets = [*named, *[one for one in dict.fromkeys(every) if one not in named][:_MOST_LISTED]]
-    told: dict[str, Any] = {"meaning": _meaning(unit), "marginals": []}
+    sets = [*named, *[places for places in dict.fromkeys(every) if places not in named][:_MOST_LISTED]]
+    report: dict[str, Any] = {"meaning": _meaning(unit), "marginals": []}
     if made.queries:
-        told["queries"] = [_told_query(made, one, rows) for one in made.queries]
-        told["meaning of queries"] = "rows of the real table that meet a condition, and by how many that may be off"
+        report["queries"] = [_told_query(made, query, rows) for query in made.queries]
+        report["meaning of queries"] = "rows of the real table that meet a condition, and by how many that may be off"
     for places in sets:
-        one = expected_error(made, places, rows)
-        told["marginals"].append(
+        estimate = expected_error(made, places, rows)
+        report["marginals"].append(
             {
                 "columns": list(domain.words(places)),
-                "error": None if math.isnan(one.error) else round(one.error, 6),
-                "known from": one.known_from,
+                "error": None if math.isnan(estimate.error) else round(estimate.error, 6),
+                "known from": estimate.known_from,
             }
         )
     if made.review is not None:
-        told["mean over marginals of so many columns"] = {
+        report["mean over marginals of so many columns"] = {
             str(k): round(share, 6) for k, share in enumerate(made.review.ways, 1)
         }
-        told["margin of these means (95 %)"] = round(made.review.margin, 6)
-    return told
+        report["margin of these means (95 %)"] = round(made.review.margin, 6)
+    return report
 
 
 def plain_condition(where: Mapping[str, Any]) -> dict[str, Any]:
@@ -229,20 +233,20 @@ def plain_condition(where: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _meaning(unit: Unit) -> str:
-    said = "half the L1 distance to the real table, as a share of the rows, over whole bins: no count of whole bins of "
-    said += "these columns is expected to be further off, and one that ends inside a bin by what that bin holds more"
+    text = "half the L1 distance to the real table, as a share of the rows, over whole bins: no count of whole bins of "
+    text += "these columns is expected to be further off, and one that ends inside a bin by what that bin holds more"
     if unit == ROW:
-        return said
-    return f"{said}; where one {unit.name} has more rows than may count, each counts less, which is in no error"
+        return text
+    return f"{text}; where one {unit.name} has more rows than may count, each counts less, which is in no error"
 
 
-def _told_query(made: "GeneratorResult", one: MarginalQuery, rows: int) -> dict[str, Any]:
-    found = query_error(made, one.places, one.conditions, rows)
+def _told_query(result: "GeneratorResult", query: MarginalQuery, rows: int) -> dict[str, Any]:
+    estimate = query_error(result, query.places, query.conditions, rows)
     return {
-        "query": plain_condition(one.where),
-        "count": round(found.value, 1),
-        "error": None if math.isnan(found.error) else round(found.error, 1),
-        "known from": found.known_from,
+        "query": plain_condition(query.where),
+        "count": round(estimate.value, 1),
+        "error": None if math.isnan(estimate.error) else round(estimate.error, 1),
+        "known from": estimate.known_from,
     }
 
 
@@ -250,22 +254,24 @@ def _asked(
     measured: Sequence[NoisyMarginal], places: Places, conditions: Sequence[RangeCondition]
 ) -> ExpectedError | None:
     """Return the direct measurements of this count: the mean of least variance, and its standard error."""
-    found = []
-    for one in measured:
-        if one.places == places and len(one.merges) == len(places):
-            pairs = zip(one.merges, conditions, strict=True)
+    matches = []
+    for marginal in measured:
+        if marginal.places == places and len(marginal.merges) == len(places):
+            pairs = zip(marginal.merges, conditions, strict=True)
             if all(merge is not None and np.array_equal(merge, cells.inside) for merge, cells in pairs):
                 cell = (1,) * len(places)
-                found.append((float(one.counts[cell]), float(np.broadcast_to(one.sigma, one.counts.shape)[cell])))
-    if not found:
+                matches.append(
+                    (float(marginal.counts[cell]), float(np.broadcast_to(marginal.sigma, marginal.counts.shape)[cell]))
+                )
+    if not matches:
         return None
-    worth = [1 / max(sigma, 1e-9) ** 2 for _, sigma in found]
-    mean = sum(w * count for w, (count, _) in zip(worth, found, strict=True)) / sum(worth)
+    worth = [1 / max(sigma, 1e-9) ** 2 for _, sigma in matches]
+    mean = sum(w * count for w, (count, _) in zip(worth, matches, strict=True)) / sum(worth)
     return ExpectedError(mean, 1 / math.sqrt(sum(worth)))
 
 
 def _of_model(
-    made: "GeneratorResult", places: Places, counts: Floats | None, told: bool = False
+    result: "GeneratorResult", places: Places, counts: Floats | None, told: bool = False
 ) -> tuple[float, Source]:
     """Return the expected distance of the model itself, and its source. Its counts are given unless there are too many.
 
@@ -273,22 +279,29 @@ def _of_model(
         told: whether it is reported for one column: the review's mean over all columns is then not enough.
     """
     by_noise = math.inf
-    for one in made.measured:
-        if set(places) <= set(one.places) and _keeps(one, places):
+    for marginal in result.measured:
+        if set(places) <= set(marginal.places) and _keeps(marginal, places):
             # Cells of the columns that are not queried are summed, including their noise.
-            seen = one.counts.sum(axis=tuple(i for i, place in enumerate(one.places) if place not in places))
-            noise = _MEAN_SIZE * float(np.mean(one.sigma)) * math.sqrt(one.counts.size / seen.size) * seen.size
+            summed = marginal.counts.sum(
+                axis=tuple(i for i, column in enumerate(marginal.places) if column not in places)
+            )
+            noise = (
+                _MEAN_SIZE
+                * float(np.mean(marginal.sigma))
+                * math.sqrt(marginal.counts.size / summed.size)
+                * summed.size
+            )
             # A model farther from the measurement than the noise could not follow it.
-            apart = math.inf if counts is None else float(np.abs(counts - seen).sum())
-            by_noise = min(by_noise, 0.5 * max(noise, apart) / made.model.total)
-    if made.review is None:
+            apart = math.inf if counts is None else float(np.abs(counts - summed).sum())
+            by_noise = min(by_noise, 0.5 * max(noise, apart) / result.model.total)
+    if result.review is None:
         return (by_noise, "noise") if math.isfinite(by_noise) else (math.nan, "nothing")
-    reviewed = _single(made.review, places[0]) if told and len(places) == 1 else _reviewed(made.review, places)
+    reviewed = _single(result.review, places[0]) if told and len(places) == 1 else _reviewed(result.review, places)
     if math.isnan(reviewed):
         return (by_noise, "noise") if math.isfinite(by_noise) else (math.nan, "nothing")
     if math.isinf(by_noise):
-        return max(reviewed, least_told(made.review.margin)), "review"
-    surely = reviewed + made.review.margin
+        return max(reviewed, least_told(result.review.margin)), "review"
+    surely = reviewed + result.review.margin
     return (by_noise, "noise") if by_noise <= surely else (surely, "review")
 
 
@@ -297,14 +310,14 @@ def least_told(margin: float) -> float:
     return min(1.0, margin / 1.96)
 
 
-def _keeps(one: Any, places: Sequence[int]) -> bool:
+def _keeps(marginal: Any, places: Sequence[int]) -> bool:
     """Return True if a marginal was measured in the full cells of these columns."""
-    return all(one.merge(place) is None for place in places)
+    return all(marginal.merge(column) is None for column in places)
 
 
-def _single(review: Any, place: int) -> float:
+def _single(review: Any, column: int) -> float:
     """Bound the error of one column: by its pairs with another column, and by all columns together."""
-    return float(min(review.columns[place], len(review.columns) * review.ways[0] + review.margin))
+    return float(min(review.columns[column], len(review.columns) * review.ways[0] + review.margin))
 
 
 def _reviewed(review: Any, places: Places) -> float:
@@ -314,8 +327,8 @@ def _reviewed(review: Any, places: Places) -> float:
         return math.nan
     ways = review.ways[wanted - 1]
     usual = float(np.mean(review.columns))
-    own = float(np.mean([review.columns[place] for place in places]))
-    return float(ways * (own / usual if usual > review.column_margin and len(places) > 1 else 1.0))
+    mean = float(np.mean([review.columns[column] for column in places]))
+    return float(ways * (mean / usual if usual > review.column_margin and len(places) > 1 else 1.0))
 
 
 def _sampling(counts: Floats | None, cells: int, rows: int) -> float:

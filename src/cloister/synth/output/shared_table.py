@@ -74,14 +74,14 @@ class HandedTable:
     @property
     def unit(self) -> Unit:
         """Return the privacy unit."""
-        told = re.fullmatch(r"one (.+) \(at most (\d+) rows?\)", str(self.side["unit"]))
-        return ROW if told is None else Unit(told[1], int(told[2]))
+        match = re.fullmatch(r"one (.+) \(at most (\d+) rows?\)", str(self.side["unit"]))
+        return ROW if match is None else Unit(match[1], int(match[2]))
 
     @property
     def receipt(self) -> Receipt | None:
         """Return the signed receipt from the metadata file; `verify` it before relying on it."""
-        told = self.side.get("receipt")
-        return None if told is None else Receipt.parse(canonical(told))
+        record = self.side.get("receipt")
+        return None if record is None else Receipt.parse(canonical(record))
 
     def verify(self, owner_key: PublicKey | str, *, rows: bool = False) -> None:
         """Raise unless the owner's key signed this price, and these rows where a hub signed them.
@@ -142,18 +142,18 @@ class HandedTable:
     def error(self, columns: Sequence[str]) -> ExpectedError:
         """Return the expected distance (half L1, a share of the rows) of these columns from the real table."""
         wanted = set(columns)
-        unknown = wanted - {one["name"] for one in self.side["columns"]}
+        unknown = wanted - {column["name"] for column in self.side["columns"]}
         if unknown or not wanted:
             raise BadInput(f"name columns of the table, such as {self.side['columns'][0]['name']}.")
-        told = self.side["expected error"]
-        for one in told["marginals"]:
-            if set(one["columns"]) == wanted and one["error"] is not None:
-                return ExpectedError(one["error"], one["error"], one["known from"])
-        mean = told.get("mean over marginals of so many columns", {}).get(str(min(len(wanted), 3)))
+        errors = self.side["expected error"]
+        for marginal in errors["marginals"]:
+            if set(marginal["columns"]) == wanted and marginal["error"] is not None:
+                return ExpectedError(marginal["error"], marginal["error"], marginal["known from"])
+        mean = errors.get("mean over marginals of so many columns", {}).get(str(min(len(wanted), 3)))
         if mean is None:
             return ExpectedError(math.nan, math.nan, "nothing")
-        known = max(float(mean), least_told(float(told.get("margin of these means (95 %)", 0.0))))
-        return ExpectedError(known, known, "review")
+        bound = max(float(mean), least_told(float(errors.get("margin of these means (95 %)", 0.0))))
+        return ExpectedError(bound, bound, "review")
 
     def count(self, where: Mapping[str, Any] | None = None) -> ExpectedError:
         """Estimate the number of rows of the real table that meet a condition, with the expected error in rows.
@@ -175,9 +175,9 @@ class HandedTable:
             )
         count, cut = bounded(self._weighed, [self._condition(name, wanted) for name, wanted in where.items()])
         scale = total / max(1, len(self))
-        for one in self.side["expected error"].get("queries", ()):
-            if one["query"] == plain_condition(where) and one["error"] is not None:
-                return ExpectedError(count * scale, float(one["error"]), one["known from"])
+        for query in self.side["expected error"].get("queries", ()):
+            if query["query"] == plain_condition(where) and query["error"] is not None:
+                return ExpectedError(count * scale, float(query["error"]), query["known from"])
         around = self.error(list(where))
         return ExpectedError(count * scale, around.error * total + cut * scale, around.known_from)
 
@@ -186,12 +186,12 @@ class HandedTable:
         if name not in self._table.column_names:
             raise BadInput(f"there is no column {name!r:.60} here.")
         column = self._table.column(name)
-        told: Mapping[str, Any] = next((one for one in self.side["columns"] if one["name"] == name), {})
-        if "bins end at" not in told:
+        facts: Mapping[str, Any] = next((entry for entry in self.side["columns"] if entry["name"] == name), {})
+        if "bins end at" not in facts:
             met = np.asarray(meets(column.combine_chunks(), wanted).to_numpy(zero_copy_only=False), dtype=np.float64)
             return RangeCondition(met, met, met)
-        ends, origin = tuple(map(float, told["bins end at"])), int(told.get("bins count from", 0))
-        axis = Axis(name, told["type"], ends=ends, nullable=bool(told["nullable"]), origin=origin)
+        ends, origin = tuple(map(float, facts["bins end at"])), int(facts.get("bins count from", 0))
+        axis = Axis(name, facts["type"], ends=ends, nullable=bool(facts["nullable"]), origin=origin)
         return RangeCondition.of(axis, wanted).take(axis.place(column))
 
     @staticmethod
@@ -204,11 +204,11 @@ class HandedTable:
         import pyarrow.parquet as pq
 
         pq.write_table(self._table, Path(path))
-        place, told = side_path(path), dict(self.side)
-        if "signature" not in told:  # else it stays as signed, and certifies only the file as received
-            told["sha256"] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
-        place.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        return place
+        side_file, side = side_path(path), dict(self.side)
+        if "signature" not in side:  # else it stays as signed, and certifies only the file as received
+            side["sha256"] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+        side_file.write_text(json.dumps(side, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        return side_file
 
     def __str__(self) -> str:
         head = [] if self.side["private"] else ["NOT PRIVATE: the noise came from a seeded source"]
@@ -231,7 +231,7 @@ def _claimed(side: Mapping[str, Any]) -> dict[str, Any]:
     return {name: side.get(name) for name in PRICE}
 
 
-def _vouched(receipt: Receipt, loss: Loss, asked: Loss | None) -> dict[str, Any]:
+def _vouched(receipt: Receipt, loss: Loss, requested: Loss | None) -> dict[str, Any]:
     """Return the price that a receipt certifies.
 
     Args:
@@ -247,7 +247,7 @@ def _vouched(receipt: Receipt, loss: Loss, asked: Loss | None) -> dict[str, Any]
     return {
         "private": receipt.body["private"],
         "loss": paid.to_json(),
-        AS_EPSILON: written_epsilon(asked).get(AS_EPSILON),
+        AS_EPSILON: written_epsilon(requested).get(AS_EPSILON),
         "unit": receipt.body["unit"],
         "neighbours": str(paid.relation),
     }
@@ -255,12 +255,12 @@ def _vouched(receipt: Receipt, loss: Loss, asked: Loss | None) -> dict[str, Any]
 
 def _verify_score(score: Any, owner_key: PublicKey | str) -> None:
     """Raise unless the owner signed the price that a score states."""
-    told = score.get("receipt") if isinstance(score, Mapping) else None
-    if told is None:
+    record = score.get("receipt") if isinstance(score, Mapping) else None
+    if record is None:
         raise ReceiptRejected(
             "the score in the metadata file has no receipt: nobody vouches for its loss. Take it out."
         )
-    receipt = Receipt.parse(canonical(told))
+    receipt = Receipt.parse(canonical(record))
     receipt.verify(owner_key)
     loss = _score_loss(score)
     vouched = {} if loss is None else _vouched(receipt, loss, None)
@@ -288,7 +288,7 @@ def pure_of(steps: object) -> Fraction | None:
     for step in steps if isinstance(steps, list) else ():
         facts = step if isinstance(step, dict) else {}
         name, stated, times = (
-            facts.get(one, last) for one, last in (("mechanism", ""), ("epsilon", ""), ("times", "1"))
+            facts.get(key, last) for key, last in (("mechanism", ""), ("epsilon", ""), ("times", "1"))
         )
         if not (isinstance(name, str) and isinstance(stated, str) and isinstance(times, str)):
             return None
@@ -305,19 +305,21 @@ def pure_of(steps: object) -> Fraction | None:
     return total or None
 
 
-def _same(one: object, other: object) -> bool:
+def _same(left: object, right: object) -> bool:
     """Return True if two records are equal byte for byte: 1 is not true, and 0.50 not 0.5."""
-    return _text({"": one}) == _text({"": other})
+    return _text({"": left}) == _text({"": right})
 
 
 def read_table(path: str | os.PathLike[str]) -> HandedTable:
     """Read a table that `to_parquet` or `to_csv` wrote, with the metadata file beside it."""
-    place = Path(path)
+    table_path = Path(path)
     try:
-        side, content = side_path(place).read_bytes(), place.read_bytes()
+        side, content = side_path(table_path).read_bytes(), table_path.read_bytes()
     except OSError as error:
-        raise BadSource(f"{error.filename or place} cannot be read. A metadata file lies beside its table.") from None
-    return parse_table(content, side, "csv" if place.suffix.lower() == ".csv" else "parquet")
+        raise BadSource(
+            f"{error.filename or table_path} cannot be read. A metadata file lies beside its table."
+        ) from None
+    return parse_table(content, side, "csv" if table_path.suffix.lower() == ".csv" else "parquet")
 
 
 def parse_table(content: bytes, side: bytes, form: str = "parquet") -> HandedTable:
@@ -327,16 +329,16 @@ def parse_table(content: bytes, side: bytes, form: str = "parquet") -> HandedTab
 
     damaged = BadSource("the table or its metadata file is damaged. Ask for both as they were written.")
     try:
-        told = json.loads(side)
+        metadata = json.loads(side)
     except ValueError:
         raise damaged from None
-    if not isinstance(told, dict) or told.get("cloister") != KIND:
+    if not isinstance(metadata, dict) or metadata.get("cloister") != KIND:
         raise BadSource("the metadata file is none of a synthetic table.")
     try:
-        rows = _read_csv(content, told["columns"]) if form == "csv" else pq.read_table(pa.BufferReader(content))
+        rows = _read_csv(content, metadata["columns"]) if form == "csv" else pq.read_table(pa.BufferReader(content))
     except (ValueError, TypeError, KeyError, pa.ArrowException, OSError):
         raise damaged from None
-    return HandedTable(told, rows, hashlib.sha256(content).hexdigest())
+    return HandedTable(metadata, rows, hashlib.sha256(content).hexdigest())
 
 
 def _read_csv(content: bytes, columns: Sequence[Mapping[str, Any]]) -> "pa.Table":
@@ -349,7 +351,7 @@ def _read_csv(content: bytes, columns: Sequence[Mapping[str, Any]]) -> "pa.Table
         pa.BufferReader(content),
         parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         convert_options=pyarrow.csv.ConvertOptions(
-            column_types={one["name"]: kinds[one["type"]] for one in columns},
+            column_types={column["name"]: kinds[column["type"]] for column in columns},
             null_values=[""],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
@@ -359,8 +361,10 @@ def _read_csv(content: bytes, columns: Sequence[Mapping[str, Any]]) -> "pa.Table
 
 def sign_side(side: Mapping[str, Any], content: bytes, key: SigningKey) -> dict[str, Any]:
     """Return a metadata file that certifies the bytes of its table."""
-    told: dict[str, Any] = json.loads(json.dumps({**side, "sha256": hashlib.sha256(content).hexdigest()}, default=str))
-    return {**told, "signature": key.sign(_PURPOSE + _text(told))}
+    metadata: dict[str, Any] = json.loads(
+        json.dumps({**side, "sha256": hashlib.sha256(content).hexdigest()}, default=str)
+    )
+    return {**metadata, "signature": key.sign(_PURPOSE + _text(metadata))}
 
 
 def _text(side: Mapping[str, Any]) -> bytes:
@@ -369,8 +373,8 @@ def _text(side: Mapping[str, Any]) -> bytes:
 
 def side_path(path: str | os.PathLike[str]) -> Path:
     """Return the path of a table's metadata file."""
-    place = Path(path)
-    return place.with_name(f"{place.name}.side.json")
+    table_path = Path(path)
+    return table_path.with_name(f"{table_path.name}.side.json")
 
 
 def _in_steps(column: Any, end: Any) -> tuple[Any, Any] | None:
@@ -408,14 +412,14 @@ def meets(column: Any, wanted: Any) -> Any:
     if isinstance(wanted, Mapping):
         if not wanted or set(wanted) - {"from", "below"}:
             raise BadInput("a range is written {'from': …, 'below': …}, one of them or both.")
-        found = pc.is_valid(column)
+        mask = pc.is_valid(column)
         for word, compare in (("from", pc.greater_equal), ("below", pc.less)):
             if word in wanted:
                 steps, end = _in_steps(column, wanted[word]) or (column, alike(wanted[word]))
-                found = pc.and_(found, pc.fill_null(compare(steps, end), False))
-        return found
-    found = pa.array([False] * len(column))
+                mask = pc.and_(mask, pc.fill_null(compare(steps, end), False))
+        return mask
+    mask = pa.array([False] * len(column))
     for value in wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]:
-        one = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, alike(value)), False)
-        found = pc.or_(found, one)
-    return found
+        equal = pc.is_null(column) if value is None else pc.fill_null(pc.equal(column, alike(value)), False)
+        mask = pc.or_(mask, equal)
+    return mask

@@ -83,9 +83,9 @@ class SyntheticTable(Release):
 
         The release is already charged: if not all rows can be sampled there are fewer, or none; `left_out` says why.
         """
-        kept = tuple(one.settled(generator) for one in decided)
-        told = {**told_by(release), "value": None}
-        return cls(**told, domain=domain, made=made, decided=kept, generator=generator).redraw(rows)
+        settled = tuple(column.settled(generator) for column in decided)
+        attributes = {**told_by(release), "value": None}
+        return cls(**attributes, domain=domain, made=made, decided=settled, generator=generator).redraw(rows)
 
     def redraw(self, rows: int | None = None) -> Self:
         """Return the release with newly sampled rows: the given number, or the noisy total. Costs nothing.
@@ -155,7 +155,7 @@ class SyntheticTable(Release):
         if not conditions:
             return ExpectedError(self.made.model.total, total_error(self.made))
         places = tuple(sorted(conditions))
-        return query_error(self.made, places, [RangeCondition.of(*conditions[place]) for place in places], None)
+        return query_error(self.made, places, [RangeCondition.of(*conditions[column]) for column in places], None)
 
     def error(self, columns: Sequence[str]) -> ExpectedError:
         """Return the expected distance (half L1, a share of the rows) of these columns from the real table."""
@@ -188,12 +188,12 @@ class SyntheticTable(Release):
             "standard error of the estimated rows": round(total_error(self.made), 3),
             "measured": [
                 {
-                    "columns": list(self.domain.words(one.places)),
-                    "cells": int(one.counts.size),
-                    "standard error": float(np.mean(one.sigma)),
-                    "why": one.why,
+                    "columns": list(self.domain.words(marginal.places)),
+                    "cells": int(marginal.counts.size),
+                    "standard error": float(np.mean(marginal.sigma)),
+                    "why": marginal.why,
                 }
-                for one in self.made.measured
+                for marginal in self.made.measured
             ],
             "chosen": list(self.made.chosen),
             "expected error": workload_errors(self.made, self.domain, len(self), self.unit),
@@ -215,10 +215,11 @@ class SyntheticTable(Release):
         return self._write_side(Path(path))
 
     def _write_side(self, path: Path) -> Path:
-        place = path.with_name(f"{path.name}.side.json")
-        told = {**self.side, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}  # so that files are not mixed up
-        place.write_text(json.dumps(told, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
-        return place
+        side_file = path.with_name(f"{path.name}.side.json")
+        # The hash shows if files were mixed up.
+        metadata = {**self.side, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        side_file.write_text(json.dumps(metadata, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+        return side_file
 
     def _place(self, name: str) -> int:
         self.domain.axis(name)
@@ -263,7 +264,7 @@ def as_many_as_fit(draw: Callable[[int], T], rows: int) -> tuple[T, str]:
     many = rows
     while True:
         try:
-            made = draw(many)
+            drawn = draw(many)
         except MemoryError:
             if not many:
                 raise
@@ -273,7 +274,10 @@ def as_many_as_fit(draw: Callable[[int], T], rows: int) -> tuple[T, str]:
                 raise
             many, why = 0, f"not possible: {type(error).__name__}: {error}"
         else:
-            return made, "" if many == rows else f"{many:,} of {rows:,} rows were drawn: {why}. Use .sample() for more."
+            return (
+                drawn,
+                "" if many == rows else f"{many:,} of {rows:,} rows were drawn: {why}. Use .sample() for more.",
+            )
 
 
 def decoded(
@@ -289,7 +293,7 @@ def decoded(
     """
     import pyarrow as pa
 
-    follows = {one.axis.name: one for one in decided}
+    follows = {column.axis.name: column for column in decided}
     columns = {}
     for axis in domain.axes:
         if axis.name in follows:
@@ -312,7 +316,7 @@ def _likely(axis: Axis, wanted: Any) -> Floats:
 
 def told_by(release: Release) -> dict[str, Any]:
     """Return all attributes of a release by name, to build an extended one."""
-    return {one.name: getattr(release, one.name) for one in fields(release)}
+    return {field.name: getattr(release, field.name) for field in fields(release)}
 
 
 def _plain(wanted: Any) -> Any:

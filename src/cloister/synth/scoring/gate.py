@@ -43,7 +43,7 @@ def gate(
     """
     if holdout is None:
         raise BadInput("a gate needs rows that the generator did not see: hold one row in five back before it runs.")
-    found = score(
+    scored = score(
         real,
         synthetic,
         schema,
@@ -57,4 +57,4 @@ def gate(
         seed=seed,
         progress=progress,
     )
-    return judge(found, limits)
+    return judge(scored, limits)

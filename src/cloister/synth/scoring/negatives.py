@@ -59,18 +59,18 @@ class NotPrivateTable:
 
 def copying(real: Any, rows: int | None = None, seed: int = 0) -> NotPrivateTable:
     """Return rows of the real table in another order, or some of them."""
-    given, random = _arrow(real), np.random.default_rng(seed)
-    count = _count(rows, given.num_rows)
-    if count > given.num_rows:
-        raise BadInput(f"there are {given.num_rows:,} rows to copy. Ask for no more, or use bootstrap.")
-    taken = given.take(pa.array(random.permutation(given.num_rows)[:count]))
+    table, random = _arrow(real), np.random.default_rng(seed)
+    count = _count(rows, table.num_rows)
+    if count > table.num_rows:
+        raise BadInput(f"there are {table.num_rows:,} rows to copy. Ask for no more, or use bootstrap.")
+    taken = table.take(pa.array(random.permutation(table.num_rows)[:count]))
     return NotPrivateTable(taken, "copying", "Every row is somebody's.")
 
 
 def bootstrap(real: Any, rows: int | None = None, seed: int = 0) -> NotPrivateTable:
     """Sample rows of the real table with replacement: statistically optimal, but each row is a real one."""
-    given, random = _arrow(real), np.random.default_rng(seed)
-    taken = given.take(pa.array(random.integers(given.num_rows, size=_count(rows, given.num_rows))))
+    table, random = _arrow(real), np.random.default_rng(seed)
+    taken = table.take(pa.array(random.integers(table.num_rows, size=_count(rows, table.num_rows))))
     return NotPrivateTable(taken, "bootstrap", "Every row is somebody's; about 63 % of all people are in it.")
 
 
@@ -94,27 +94,27 @@ def smote(
         rows: number of rows; as many as there are unless given.
         neighbours: the number of nearest rows from which the other row is chosen.
     """
-    known = only_table(schema if isinstance(schema, Schema) else Schema.load(schema), table)
-    given = read_rows(real, known, sides_of(known, None, 32))
-    if neighbours < 1 or len(given) <= neighbours:
+    facts = only_table(schema if isinstance(schema, Schema) else Schema.load(schema), table)
+    real_rows = read_rows(real, facts, sides_of(facts, None, 32))
+    if neighbours < 1 or len(real_rows) <= neighbours:
         raise BadInput("SMOTE needs at least one neighbour, and more rows than neighbours.")
     random = np.random.default_rng(seed)
-    start = random.integers(len(given), size=_count(rows, len(given)))
-    near = _nearest(given, start, neighbours)
+    start = random.integers(len(real_rows), size=_count(rows, len(real_rows)))
+    near = _nearest(real_rows, start, neighbours)
     end = near[np.arange(len(start)), random.integers(neighbours, size=len(start))]
-    way = random.random(len(start))
-    points = np.empty((len(start), len(given.sides)))
-    for j, side in enumerate(given.sides):
-        first = given.points[start, j]
+    fraction = random.random(len(start))
+    points = np.empty((len(start), len(real_rows.sides)))
+    for j, side in enumerate(real_rows.sides):
+        first = real_rows.points[start, j]
         if side.ordered:
-            second = given.points[end, j]
-            points[:, j] = np.where(np.isnan(second), first, first + way * (second - first))
+            second = real_rows.points[end, j]
+            points[:, j] = np.where(np.isnan(second), first, first + fraction * (second - first))
         else:
-            votes = given.codes[near, j][:, :, None] == np.arange(side.size)
+            votes = real_rows.codes[near, j][:, :, None] == np.arange(side.size)
             voted = votes.sum(axis=1).argmax(axis=1)
             points[:, j] = np.where(voted == len(side.labels), np.nan, voted)
-    made = decoded(given.sides, points)
-    return NotPrivateTable(made, "SMOTE", "Every row lies between two people who are alike.")
+    synthetic = decoded(real_rows.sides, points)
+    return NotPrivateTable(synthetic, "SMOTE", "Every row lies between two people who are alike.")
 
 
 def decoded(sides: Sequence[EncodedRows], points: NDArray[Any]) -> pa.Table:
@@ -122,7 +122,7 @@ def decoded(sides: Sequence[EncodedRows], points: NDArray[Any]) -> pa.Table:
     columns = {}
     for j, side in enumerate(sides):
         value = _value_of(side)
-        columns[side.name] = pa.array([None if np.isnan(one) else value(float(one)) for one in points[:, j]])
+        columns[side.name] = pa.array([None if np.isnan(point) else value(float(point)) for point in points[:, j]])
     return pa.table(columns)
 
 
@@ -132,35 +132,35 @@ def _value_of(side: EncodedRows) -> Callable[[float], Any]:
     low, high = side.column.bounds or (0, 1)
     if isinstance(low, datetime) and isinstance(high, datetime):
         moment, span = low, high - low
-        return lambda place: moment + span * place
+        return lambda position: moment + span * position
     if isinstance(low, date) and isinstance(high, date):
         day, days = low, (high - low).days
-        return lambda place: day + timedelta(days=round(days * place))
+        return lambda position: day + timedelta(days=round(days * position))
     if isinstance(low, int) and isinstance(high, int) and side.column.type == "integer":
-        whole, steps = low, high - low
-        return lambda place: whole + round(steps * place)
+        start, steps = low, high - low
+        return lambda position: start + round(steps * position)
     least, width = float(low), float(high) - float(low)  # type: ignore[arg-type]
-    return lambda place: least + width * place
+    return lambda position: least + width * position
 
 
 def _nearest(rows: ScoreRows, chosen: NDArray[Any], count: int) -> NDArray[np.int64]:
     """Return the nearest other rows of some rows."""
-    found = np.empty((len(chosen), count), dtype=np.int64)
+    nearest = np.empty((len(chosen), count), dtype=np.int64)
     right = np.ascontiguousarray(encoded(rows, slice(None), mirrored=True).T)
     for at in range(0, len(chosen), _BLOCK):
         some = chosen[at : at + _BLOCK]
         products = encoded(rows.take(some), slice(None)) @ right
         products[np.arange(len(some)), some] = -np.inf
-        found[at : at + _BLOCK] = np.argpartition(-products, count - 1, axis=1)[:, :count]
-    return found
+        nearest[at : at + _BLOCK] = np.argpartition(-products, count - 1, axis=1)[:, :count]
+    return nearest
 
 
 def _arrow(real: Any) -> pa.Table:
-    given = source_of(real)
-    if isinstance(given, pa.Table):
-        table = given
-    elif type(given).__module__.partition(".")[0] == "pandas":
-        table = pa.Table.from_pandas(given, preserve_index=False)
+    source = source_of(real)
+    if isinstance(source, pa.Table):
+        table = source
+    elif type(source).__module__.partition(".")[0] == "pandas":
+        table = pa.Table.from_pandas(source, preserve_index=False)
     else:
         raise BadInput("give rows as an Arrow table, a pandas or polars frame, or a dict of columns.")
     if not table.num_rows:

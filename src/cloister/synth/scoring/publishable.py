@@ -74,7 +74,7 @@ class PublishableScore:
             "one-way error": self.one_way.to_json(),
             "two-way error": None if self.two_way is None else self.two_way.to_json(),
             "pairs": self.pairs,
-            "columns": [{"column": name, **one.to_json()} for name, one in self.columns.items()],
+            "columns": [{"column": name, **error.to_json()} for name, error in self.columns.items()],
             "receipt": None if self.release.receipt is None else json.loads(self.release.receipt.text()),
         }
 
@@ -86,7 +86,7 @@ class PublishableScore:
         lines.append(f"  {'one-way, mean':<32}{self.one_way.text(4)}")
         if self.two_way is not None:
             lines.append(f"  {f'two-way, mean of {self.pairs}':<32}{self.two_way.text(4)}")
-        lines += [f"    {name[:29]:<30}{one.text(4)}" for name, one in self.columns.items()]
+        lines += [f"    {name[:29]:<30}{error.text(4)}" for name, error in self.columns.items()]
         return "\n".join([*lines, f"  cost      {self.loss}", f"  protects  {self.release.unit}"])
 
 
@@ -129,8 +129,8 @@ def publishable_score(
     check_whole("most_pairs", most_pairs, least=0, most=MOST_PAIRS)
     compared = compare_with(data, [synthetic], columns, table, bins, released)
     names = [axis.name for axis in compared.domain.modelled]
-    asked = f"score {compared.domain.table} synthetic {names!r} {most_pairs} pairs"
-    paid = pay(data, spend, "the score", asked, random_state)
+    request = f"score {compared.domain.table} synthetic {names!r} {most_pairs} pairs"
+    paid = pay(data, spend, "the score", request, random_state)
     pairs = some_pairs(len(names), most_pairs) if len(names) > 1 else []
 
     def steps(survey: Measurer) -> dict[str, Any]:
@@ -141,17 +141,17 @@ def publishable_score(
         def share(value: float, margin: float) -> Interval:
             # Two independent noises, and what is rounded. Clipped to the possible range only here at the end.
             all_of_it = math.hypot(margin, n.off) + compared.rounding(n.total)
-            return Interval(*(min(max(one, 0.0), 1.0) for one in (value, value - all_of_it, value + all_of_it)))
+            return Interval(*(min(max(bound, 0.0), 1.0) for bound in (value, value - all_of_it, value + all_of_it)))
 
         return {
             "rows": n.rows,
-            "columns": {name: share(one, margin) for name, one in zip(names, alone, strict=True)},
+            "columns": {name: share(error, margin) for name, error in zip(names, alone, strict=True)},
             "one_way": share(float(np.mean(alone)), margin / math.sqrt(len(alone))),
             "two_way": share(*_pairs(survey, compared, pairs, n.total, shares["pairs"])) if pairs else None,
         }
 
-    found, release = carry_out(paid, compared, steps)
-    return PublishableScore(**found, pairs=len(pairs), release=release)
+    figures, release = carry_out(paid, compared, steps)
+    return PublishableScore(**figures, pairs=len(pairs), release=release)
 
 
 def _columns(survey: Measurer, compared: Compared, total: int, loss: Loss) -> tuple[list[float], float]:
@@ -160,11 +160,11 @@ def _columns(survey: Measurer, compared: Compared, total: int, loss: Loss) -> tu
     noise = noise_for(root_above(count * most**2), count * most, loss)
 
     def look() -> NDArray[np.int64]:
-        survey.count([(place,) for place in range(count)])
-        return np.array([compared.distance(survey, 0, (place,), total) for place in range(count)], dtype=np.int64)
+        survey.count([(column,) for column in range(count)])
+        return np.array([compared.distance(survey, 0, (column,), total) for column in range(count)], dtype=np.int64)
 
     size = 2 * total
-    return [int(one) / size for one in survey.meter.release(look, noise)], noise.margin("0.95") / size
+    return [int(distance) / size for distance in survey.meter.release(look, noise)], noise.margin("0.95") / size
 
 
 def _pairs(

@@ -72,8 +72,8 @@ class EncodedRows:
     def numbers(self, points: Floats) -> Floats:
         """Convert positions between the bounds to numbers, days or microseconds; whole if the column's values are."""
         low, high = (self.axis.number(end) for end in self.column.bounds or (0, 1))
-        found = low + points * (high - low)
-        return found if self.column.type == "real" else np.rint(found)
+        values = low + points * (high - low)
+        return values if self.column.type == "real" else np.rint(values)
 
     def value(self, point: float) -> Any:
         """Convert a position between the bounds to a value of an ordered column."""
@@ -122,7 +122,7 @@ def usable(column: Column) -> bool:
 
 def only_table(schema: Schema, table: str | None) -> Table:
     """Return the named table, or the only private one."""
-    private = [one.name for one in schema.tables.values() if not one.public]
+    private = [facts.name for facts in schema.tables.values() if not facts.public]
     name = private[0] if table is None and len(private) == 1 else table
     if name is None or name not in schema.tables:
         raise BadSchema("say which table of the schema the rows are of: table='visits'.")
@@ -135,15 +135,18 @@ def sides_of(table: Table, columns: Sequence[str] | None, bins: Any) -> tuple[En
     Args:
         bins: as for a generator: number of equal bins for numbers and dates; or {column: bins or their ends}.
     """
-    chosen = [one for one in table.columns.values() if usable(one)] if columns is None else []
+    chosen = [column for column in table.columns.values() if usable(column)] if columns is None else []
     for name in columns or ():
         if name not in table.columns or not usable(table.columns[name]):
             raise BadSchema(f"there is no column {name!r:.60} with public values or bounds in the schema.")
         chosen.append(table.columns[name])
     if not chosen:
         raise BadSchema("no column has public values or bounds. Give them in the schema.")
-    own = dict(bins) if isinstance(bins, Mapping) else {one.name: bins for one in chosen}
-    return tuple(EncodedRows(one, read_axis(replace(one, nullable=True), own.get(one.name, 32))) for one in chosen)
+    column_bins = dict(bins) if isinstance(bins, Mapping) else {column.name: bins for column in chosen}
+    return tuple(
+        EncodedRows(column, read_axis(replace(column, nullable=True), column_bins.get(column.name, 32)))
+        for column in chosen
+    )
 
 
 def source_of(source: Any) -> Any:
@@ -159,15 +162,15 @@ def source_of(source: Any) -> Any:
 
 def columns_of(source: Any, table: Table) -> tuple[str, ...]:
     """Return the columns of the schema that a table, frame or file has. No row is read."""
-    given = source_of(source)
-    there = getattr(given, "column_names", getattr(given, "columns", None))
-    if there is None:
-        engine = open_engine({table.name: given})
+    data = source_of(source)
+    names = getattr(data, "column_names", getattr(data, "columns", None))
+    if names is None:
+        engine = open_engine({table.name: data})
         try:
-            there = engine.columns(table.name)
+            names = engine.columns(table.name)
         finally:
             engine.close()
-    return tuple(name for name in table.columns if name in there)
+    return tuple(name for name in table.columns if name in names)
 
 
 def view_of(source: Any, table: Table, columns: Mapping[str, Column]) -> pa.Table:
@@ -189,15 +192,15 @@ def read_rows(source: Any, table: Table, sides: Sequence[EncodedRows]) -> ScoreR
 
     Privacy: reads rows without noise; for the owner, or for released rows.
     """
-    found = view_of(source, table, {side.name: side.column for side in sides})
-    codes = np.empty((found.num_rows, len(sides)), dtype=np.int64, order="F")
-    points = np.empty((found.num_rows, len(sides)), order="F")
+    view = view_of(source, table, {side.name: side.column for side in sides})
+    codes = np.empty((view.num_rows, len(sides)), dtype=np.int64, order="F")
+    points = np.empty((view.num_rows, len(sides)), order="F")
     for j, side in enumerate(sides):
-        codes[:, j], points[:, j] = _coded(found.column(side.name), side)
+        codes[:, j], points[:, j] = _coded(view.column(side.name), side)
     strict = [j for j, side in enumerate(sides) if not side.column.nullable]
-    whole = ~np.isnan(points[:, strict]).any(axis=1)
+    complete = ~np.isnan(points[:, strict]).any(axis=1)
     rows = ScoreRows(tuple(sides), codes, points)
-    return rows if whole.all() else replace(rows.take(np.flatnonzero(whole)), left_out=int((~whole).sum()))
+    return rows if complete.all() else replace(rows.take(np.flatnonzero(complete)), left_out=int((~complete).sum()))
 
 
 def _coded(column: Any, side: EncodedRows) -> tuple[Integers, Floats]:

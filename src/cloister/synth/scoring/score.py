@@ -123,12 +123,12 @@ class Score:
         themselves, which is most of it in a small table. Held-out rows are scaled to the number of synthetic ones:
         errors shrink with the root of both numbers of rows; if they are fewer than a tenth, that is too rough.
         """
-        way, (real, made, held) = self.marginals[-1], self.rows.values()
-        if way.way < 2 or 10 * held < made:
+        marginal, (real, synthetic, holdout) = self.marginals[-1], self.rows.values()
+        if marginal.way < 2 or 10 * holdout < synthetic:
             return None
-        fresh = way.frames["fresh"] * math.sqrt((1 / real + 1 / made) / (1 / real + 1 / held))
-        alone = way.frames["independent"]
-        return None if alone <= fresh else (alone - way.mean.value) / (alone - fresh)
+        fresh = marginal.frames["fresh"] * math.sqrt((1 / real + 1 / synthetic) / (1 / real + 1 / holdout))
+        alone = marginal.frames["independent"]
+        return None if alone <= fresh else (alone - marginal.mean.value) / (alone - fresh)
 
     def to_json(self) -> dict[str, Any]:
         """Return everything, as plain values."""
@@ -148,10 +148,10 @@ class Score:
             "claim": None if self.claim is None else self.claim.to_json() | {"unit": str(self.unit)},
             "usefulness": self.usefulness,
             "kept": self.kept,
-            "marginals": [one.to_json() for one in self.marginals],
-            "shapes": [one.to_json() for one in self.shapes],
-            "numbers": [one.to_json() for one in self.numbers],
-            "propensity": [one.to_json() for one in self.propensity],
+            "marginals": [marginal.to_json() for marginal in self.marginals],
+            "shapes": [shape.to_json() for shape in self.shapes],
+            "numbers": [number.to_json() for number in self.numbers],
+            "propensity": [model.to_json() for model in self.propensity],
             **{name: _json(getattr(self, name)) for name in (*parts, *attacks)},
             "rows attacked": self.attacked,
             "not tried": list(self.not_tried),
@@ -231,44 +231,59 @@ def score(
     _check_numbers({**counts, "most_rows": most_rows, "seed": seed})
     check_flag("models", models)
     check_names("columns", columns)
-    check_names("table and target", [one for one in (table, target) if one is not None])
-    known = only_table(_facts(schema), table)
-    chosen = _chosen(known, synthetic, columns, target)
-    sides = sides_of(known, chosen.scored, bins)
+    check_names("table and target", [name for name in (table, target) if name is not None])
+    facts = only_table(_facts(schema), table)
+    chosen = _chosen(facts, synthetic, columns, target)
+    sides = sides_of(facts, chosen.scored, bins)
     if target is not None:
         target_place(sides, target)
     say(0.0, "reading rows")
-    given = (real, synthetic) if holdout is None else (real, synthetic, holdout)
-    every = [_rows(one, known, sides) for one in given]
-    seen, made, *held = every
-    kept = held[0] if held else None
+    tables = (real, synthetic) if holdout is None else (real, synthetic, holdout)
+    every = [_rows(source, facts, sides) for source in tables]
+    real_rows, synthetic_rows, *holdouts = every
+    holdout_rows = holdouts[0] if holdouts else None
     random = np.random.default_rng(seed)
-    finest, together = (with_quantile_cuts(seen, every, quantiles, bins=kind) for kind in (True, False))
+    finest, together = (with_quantile_cuts(real_rows, every, quantiles, bins=kind) for kind in (True, False))
     errors = _marginals(finest, together, marginals, random, say)
     say(0.25, "comparing what hangs together")
-    few_seen, few_made = seen.at_most(most_rows, random), made.at_most(most_rows, random)
-    few_kept = None if kept is None else kept.at_most(most_rows, random)
-    correlations, information = correlation_map(seen, made, kept), information_map(seen, made, kept)
-    ranges = range_errors(finest[0], finest[1], finest[2] if held else None, boxes, random)
+    real_sample, synthetic_sample = real_rows.at_most(most_rows, random), synthetic_rows.at_most(most_rows, random)
+    holdout_sample = None if holdout_rows is None else holdout_rows.at_most(most_rows, random)
+    correlations, information = (
+        correlation_map(real_rows, synthetic_rows, holdout_rows),
+        information_map(real_rows, synthetic_rows, holdout_rows),
+    )
+    ranges = range_errors(finest[0], finest[1], finest[2] if holdouts else None, boxes, random)
     say(0.35, "telling the tables apart")
-    lessons = _taught(few_seen, random), _taught(few_made, random)
+    lessons = _taught(real_sample, random), _taught(synthetic_sample, random)
     told_apart = propensity(*lessons, random) if models and _sklearn() else ()
     say(0.5, "training models")
-    learned = None if target is None else learning(*lessons, few_kept, target)
+    learned = None if target is None else learning(*lessons, holdout_sample, target)
     say(0.6, "counting copies")
-    copies = count_copies(seen, made, kept)
+    copies = count_copies(real_rows, synthetic_rows, holdout_rows)
     attacks = Attacks()
-    if kept is not None:
-        attacks = attack(seen, kept, made, most_rows, rules, random, lambda done, text: say(0.62 + 0.37 * done, text))
+    if holdout_rows is not None:
+        attacks = attack(
+            real_rows,
+            holdout_rows,
+            synthetic_rows,
+            most_rows,
+            rules,
+            random,
+            lambda done, text: say(0.62 + 0.37 * done, text),
+        )
     say(1.0, "done")
     return Score(
-        known.name,
+        facts.name,
         datetime.now(UTC).date(),
-        {"real": len(seen), "synthetic": len(made), "held back": 0 if kept is None else len(kept)},
-        tuple(seen.names),
+        {
+            "real": len(real_rows),
+            "synthetic": len(synthetic_rows),
+            "held back": 0 if holdout_rows is None else len(holdout_rows),
+        },
+        tuple(real_rows.names),
         chosen.left_out,
         chosen.absent,
-        made.left_out,
+        synthetic_rows.left_out,
         getattr(synthetic, "loss", None),
         getattr(synthetic, "unit", ROW),
         tuple(errors),
@@ -277,8 +292,10 @@ def score(
         ranges,
         told_apart,
         learned,
-        shapes(seen, made),
-        number_distances(seen, made, seen.take(random.integers(len(seen), size=len(made)))),
+        shapes(real_rows, synthetic_rows),
+        number_distances(
+            real_rows, synthetic_rows, real_rows.take(random.integers(len(real_rows), size=len(synthetic_rows)))
+        ),
         copies,
         attacks.closeness,
         attacks.membership,
@@ -287,12 +304,12 @@ def score(
         attacks.not_tried,
         seed,
         told_making(synthetic),
-        None if kept is None else held_back_in(seen, kept),
+        None if holdout_rows is None else held_back_in(real_rows, holdout_rows),
     )
 
 
-def _check_numbers(given: Mapping[str, int]) -> None:
-    for name, value in given.items():
+def _check_numbers(numbers: Mapping[str, int]) -> None:
+    for name, value in numbers.items():
         least, most = _NUMBERS[name]
         check_whole(name, value, least=least, most=most)
 
@@ -313,14 +330,14 @@ def _facts(schema: Any) -> Schema:
     return schema if isinstance(schema, Schema) else Schema.load(schema)
 
 
-def _rows(table: Any, known: Table, sides: Any) -> Any:
+def _rows(table: Any, facts: Table, sides: Any) -> Any:
     """Read the rows of a table that fit the schema; refuse a table without any."""
-    found = read_rows(table, known, sides)
-    if not len(found):
+    rows = read_rows(table, facts, sides)
+    if not len(rows):
         raise BadInput(
             "a table to be scored has no rows that fit the schema. Check that the columns are the right ones."
         )
-    return found
+    return rows
 
 
 def _marginals(
@@ -330,8 +347,8 @@ def _marginals(
     errors, columns = [], len(finest[0].names)
     for way in range(1, min(3, columns) + 1):
         say(0.03 + 0.05 * way, f"comparing {way}-way marginals")
-        first, second, *held = finest if way == 1 else together
-        framed = frames(first, len(second), random) | dict(zip(["fresh"], held, strict=False))
+        first, second, *holdout = finest if way == 1 else together
+        framed = frames(first, len(second), random) | dict(zip(["fresh"], holdout, strict=False))
         chosen = max(most, columns if way == 1 else 1)
         errors.append(marginal_errors(first, second, framed, way, chosen, random))
     return errors
@@ -345,18 +362,18 @@ class _Columns(NamedTuple):
     absent: tuple[str, ...] = ()
 
 
-def _chosen(known: Table, synthetic: Any, columns: Sequence[str] | None, target: str | None) -> _Columns:
+def _chosen(facts: Table, synthetic: Any, columns: Sequence[str] | None, target: str | None) -> _Columns:
     """Return the columns given, or all that can be scored and that the synthetic table has: it may have only some."""
     if columns is not None:
         return _Columns(columns)
-    there = columns_of(synthetic, known)
-    found = [name for name in there if usable(known.columns[name])]
-    if not found:
+    present = columns_of(synthetic, facts)
+    scored = [name for name in present if usable(facts.columns[name])]
+    if not scored:
         raise BadSchema("the synthetic table has no column with public values or bounds in the schema. Check both.")
-    if target in known.columns and target not in there:
+    if target in facts.columns and target not in present:
         raise BadSchema(f"the target {target} is not in the synthetic table, so no model can learn it there.")
-    left_out = tuple(one for one in there if one not in found)
-    return _Columns(found, left_out, tuple(one for one in known.columns if one not in there))
+    left_out = tuple(name for name in present if name not in scored)
+    return _Columns(scored, left_out, tuple(name for name in facts.columns if name not in present))
 
 
 def _taught(rows: Any, random: np.random.Generator) -> Any:

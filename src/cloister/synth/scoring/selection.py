@@ -86,8 +86,8 @@ def choose(
     compared = compare_with(data, tables, columns, table, bins, released)
     names = [axis.name for axis in compared.domain.modelled]
     pairs = some_pairs(len(names), most_pairs)
-    asked = f"choose among {len(tables)} synthetic tables of {compared.domain.table} {names!r} {most_pairs} pairs"
-    paid = pay(data, spend, "the choice", asked, random_state)
+    request = f"choose among {len(tables)} synthetic tables of {compared.domain.table} {names!r} {most_pairs} pairs"
+    paid = pay(data, spend, "the choice", request, random_state)
 
     def steps(survey: Measurer) -> tuple[int, float]:
         n = buy_rows(survey, paid.budget.part(_ROWS), "0.975")

@@ -50,8 +50,8 @@ def dangers(score: "Score", limits: Limits) -> Iterator[Check]:
     if score.singling_out is not None:
         yield _alone(score.singling_out, limits.singling_out)
     for name in score.not_tried:
-        told = f"not decided: all {score.rows['synthetic']:,} rows are too many to attack with. Hand on fewer."
-        yield Check(name, "privacy", None, told)
+        reason = f"not decided: all {score.rows['synthetic']:,} rows are too many to attack with. Hand on fewer."
+        yield Check(name, "privacy", None, reason)
     if score.claim is not None and score.membership is not None:
         yield _claimed(score.claim, score.unit, score.membership)
 
@@ -64,13 +64,13 @@ def _not_held(share: float) -> str:
 
 
 def _copied(copies: Copies, limit: float) -> Check:
-    found, fresh = copies.excess or 0.0, 0.0 if copies.fresh is None else copies.fresh.value
-    passed = found <= limit or (copies.chance or 0.0) >= _UNLIKELY
+    excess, fresh = copies.excess or 0.0, 0.0 if copies.fresh is None else copies.fresh.value
+    passed = excess <= limit or (copies.chance or 0.0) >= _UNLIKELY
     text = (
         f"{percent(copies.real.value, 2)} of the real rows are in the table, {percent(fresh, 2)} of those held back "
         f"(limit: {percent(limit, 2)} more)"
     )
-    return Check("exact copies", "privacy", passed, text + _surely(passed, found > limit))
+    return Check("exact copies", "privacy", passed, text + _surely(passed, excess > limit))
 
 
 def _near(near: Closeness, limit: float, tried: int) -> Check:
@@ -106,10 +106,10 @@ def _alone(single: SinglingOut, limit: float) -> Check:
 def _claimed(claim: Loss, unit: Unit, guessed: Membership) -> Check:
     # One row of a person with several is two steps away, by way of the table without them.
     chance = beaten(guessed, claim if unit == ROW else claim.as_replace_one())
-    told = f"guesses are right no more often than {claim} allows."
+    reason = f"guesses are right no more often than {claim} allows."
     if chance < _REFUTED:
-        told = f"so many right guesses have a chance of {chance:.2g} if the table costs {claim}: it does not."
-    return Check("the claim", "privacy", chance >= _REFUTED, told)
+        reason = f"so many right guesses have a chance of {chance:.2g} if the table costs {claim}: it does not."
+    return Check("the claim", "privacy", chance >= _REFUTED, reason)
 
 
 def _within(figure: Interval, limit: float, tried: int) -> bool | None:
@@ -153,12 +153,14 @@ class Verdict:
 
         No test of rows can prove privacy: a loss does.
         """
-        return all(one.passed for one in self.checks if one.about == "privacy") and self.score.membership is not None
+        return (
+            all(check.passed for check in self.checks if check.about == "privacy") and self.score.membership is not None
+        )
 
     @property
     def useful(self) -> bool:
         """Return True if the table is useful enough."""
-        return all(one.passed for one in self.checks if one.about == "usefulness")
+        return all(check.passed for check in self.checks if check.about == "usefulness")
 
     @property
     def passed(self) -> bool:
@@ -170,7 +172,7 @@ class Verdict:
         """Return the verdict in a sentence."""
         if self.score.not_held is not None:
             return f"No verdict: {_not_held(self.score.not_held)}"
-        failed = [one.name for one in self.checks if one.passed is False]
+        failed = [check.name for check in self.checks if check.passed is False]
         if self.passed:
             return "Fit to hand on: no attack got surely beyond its limit, and the table is useful."
         if failed:
@@ -181,19 +183,22 @@ class Verdict:
 
     def to_json(self) -> dict[str, Any]:
         """Return verdict, reasons and score, as plain values."""
-        told = {"passed": self.passed, "private": self.private, "useful": self.useful, "headline": self.headline}
+        summary = {"passed": self.passed, "private": self.private, "useful": self.useful, "headline": self.headline}
         scored = self.score.to_json()
-        return {"view": scored["view"], "publishable": False, **told, "checks": [x.to_json() for x in self.checks]} | {
-            "score": scored
-        }
+        return {
+            "view": scored["view"],
+            "publishable": False,
+            **summary,
+            "checks": [x.to_json() for x in self.checks],
+        } | {"score": scored}
 
     def __str__(self) -> str:
         from cloister.synth.scoring.report.text import wrapped
         from cloister.synth.scoring.score import OWNERS_VIEW
 
         lines = [*wrapped(OWNERS_VIEW, ""), "", *wrapped(self.headline, "")]
-        for one in self.checks:
-            lines += wrapped(f"{one.name}: {one.reason}", f"  {one.word}  ")
+        for check in self.checks:
+            lines += wrapped(f"{check.name}: {check.reason}", f"  {check.word}  ")
         return "\n".join(lines)
 
 

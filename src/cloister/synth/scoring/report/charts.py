@@ -118,18 +118,18 @@ def steps(points: Sequence[Point], kinds: Kinds, title: str, words: Sequence[str
         return draw(chart.properties(width=170, height=max(50, 22 * len(words)), title=title))
     places = list(dict.fromkeys(point["label"] for point in points))
     room = max(2, 240 // (8 * max(map(len, places)) + 16))  # number of labels that fit side by side
-    shown = places[:: max(1, -(-len(places) // room))]
+    labels = places[:: max(1, -(-len(places) // room))]
     # The first label begins where the axis does: centred, it would overlap the other axis.
     first_left = {"condition": {"test": "datum.index == 0", "value": "left"}, "value": "center"}
     beside: dict[str, Any] = {"labelAngle": 0, "ticks": False, "labelAlign": first_left, "labelOverlap": False}
-    across = alt.X("label:O", sort=places, title=None, axis=alt.Axis(values=shown, **beside))
+    across = alt.X("label:O", sort=places, title=None, axis=alt.Axis(values=labels, **beside))
     up = alt.Y("value:Q", title=None, axis=alt.Axis(format="%", tickCount=4), stack=None)
     first, second = kinds
     real = base.transform_filter(f"datum.kind == '{first}'").mark_bar(color=INK["real"], opacity=0.45)
-    made = base.transform_filter(f"datum.kind == '{second}'").mark_line(
+    synthetic = base.transform_filter(f"datum.kind == '{second}'").mark_line(
         color=INK["made"], strokeWidth=2, interpolate="step"
     )
-    layers = real.encode(across, up) + made.encode(across, up)
+    layers = real.encode(across, up) + synthetic.encode(across, up)
     return draw(layers.properties(width=240, height=130, title=title))
 
 
@@ -175,9 +175,9 @@ def _key(kinds: Kinds) -> str:
     return f'<p class="key">{" ".join(parts)}</p>'
 
 
-def _words(told: Sequence[str], most: int = 200) -> Any:
+def _words(words: Sequence[str], most: int = 200) -> Any:
     """Return an axis of words, with room for a reader's font."""
-    return name_axis(told, most, letter=7.6)
+    return name_axis(words, most, letter=7.6)
 
 
 Drawn = tuple[str, str]
@@ -190,9 +190,12 @@ _SHAPE = {"real": "real", "synthetic": "made"}
 def marginals_chart(score: "Score") -> Drawn:
     """Draw errors of marginals between their two reference tables."""
     points: list[dict[str, Any]] = []
-    for one in score.marginals:
-        group = f"{one.way} column{'s' if one.way > 1 else ''} at a time"
-        values = {"this synthetic table": one.mean.value, **{_FRAMES[name]: one.frames[name] for name in _FRAMES}}
+    for marginal in score.marginals:
+        group = f"{marginal.way} column{'s' if marginal.way > 1 else ''} at a time"
+        values = {
+            "this synthetic table": marginal.mean.value,
+            **{_FRAMES[name]: marginal.frames[name] for name in _FRAMES},
+        }
         points += [{"group": group, "kind": kind, "value": x, "text": f"{x:.3f}"} for kind, x in values.items()]
     last = score.marginals[-1]
     text = (
@@ -223,11 +226,11 @@ def apart_chart(score: "Score") -> Drawn:
     """Draw how well models distinguish synthetic rows from real ones."""
     kinds = {"this synthetic table": "made", "rows of one population": "real"}
     points = [
-        {"group": one.model, "kind": kind, "value": value, "text": f"{value:.2g}"}
-        for one in score.propensity
-        for kind, value in zip(kinds, (one.value, one.expected), strict=True)
+        {"group": result.model, "kind": kind, "value": value, "text": f"{value:.2g}"}
+        for result in score.propensity
+        for kind, value in zip(kinds, (result.value, result.expected), strict=True)
     ]
-    times = " and ".join(f"{one.ratio:.3g} for a {one.model}" for one in score.propensity)
+    times = " and ".join(f"{result.ratio:.3g} for a {result.model}" for result in score.propensity)
     text = (
         "A model is shown rows of both tables and says how likely each is to be synthetic. How far that is from even "
         f"odds, over what chance alone does: {times}. At 1 nobody tells the tables apart; noise that protects people "
@@ -242,22 +245,22 @@ def learning_chart(score: "Score") -> Drawn:
     assert learning is not None
     kinds = {"trained on synthetic rows": "made", "trained on real rows": "real"}
     points = [
-        {"group": model, "kind": kind, **one.accuracy.to_json()}
-        for kind, found in zip(kinds, (learning.synthetic, learning.real), strict=True)
-        for model, one in found.items()
+        {"group": model, "kind": kind, **result.accuracy.to_json()}
+        for kind, models in zip(kinds, (learning.synthetic, learning.real), strict=True)
+        for model, result in models.items()
     ]
-    made = learning.synthetic["logistic regression"]
+    synthetic = learning.synthetic["logistic regression"]
     best = learning.real["logistic regression"]
     auc = (
         ""
-        if made.auc is None or best.auc is None
-        else f" (AUC {made.auc.value:.3f}, from real rows {best.auc.value:.3f})"
+        if synthetic.auc is None or best.auc is None
+        else f" (AUC {synthetic.auc.value:.3f}, from real rows {best.auc.value:.3f})"
     )
     where = "rows that were held back" if learning.held_back else "rows that the generator saw, which is too kind"
     text = (
         f"Models that learn {learning.target} from synthetic rows, tested on real {where}: logistic regression is "
-        f"right for {percent(made.accuracy.value)}{auc}. Saying the more frequent answer to everybody is right for "
-        f"{percent(learning.floor)} (dashed)."
+        f"right for {percent(synthetic.accuracy.value)}{auc}. Saying the more frequent answer to everybody is right "
+        f"for {percent(learning.floor)} (dashed)."
     )
     return intervals(points, kinds, "right answers on real rows", learning.floor), text
 
@@ -267,12 +270,12 @@ def attacks_chart(score: "Score") -> Drawn:
     near, guessed = score.closeness, score.membership
     assert near is not None
     assert guessed is not None
-    shown = {
+    rates = {
         "guesses who was in the table": guessed.right,
         "real rows nearer than strangers": near.nearer,
         "synthetic rows closer to real ones": near.closer,
     }
-    points = [{"group": name, "kind": "right", **one.to_json()} for name, one in shown.items()]
+    points = [{"group": name, "kind": "right", **rate.to_json()} for name, rate in rates.items()]
     low, high = guessed.right.low or 0.0, guessed.right.high or 1.0
     beats = (
         "no better than a coin" if low <= 0.5 <= high else "better than a coin" if low > 0.5 else "worse than a coin"
@@ -292,10 +295,10 @@ def chance_chart(score: "Score") -> Drawn:
     if single is not None:
         pairs["rule fits one person"] = single.real, single.fresh
     points = [
-        {"group": name, "kind": kind, **one.to_json()}
+        {"group": name, "kind": kind, **rate.to_json()}
         for name, both in pairs.items()
-        for kind, one in zip(kinds, both, strict=True)
-        if one is not None
+        for kind, rate in zip(kinds, both, strict=True)
+        if rate is not None
     ]
     text = (
         f"{score.copies.synthetic:,} of {score.copies.rows:,} synthetic rows are equal to a real one to the last digit."
@@ -320,8 +323,8 @@ def distances_chart(score: "Score") -> Drawn:
     kinds = {"closest row in the table": "made", "closest row held back": "real"}
     points = [
         {"kind": kind, "x": distance, "y": share}
-        for kind, found in zip(kinds, (near.real, near.fresh), strict=True)
-        for share, distance in found.items()
+        for kind, quantiles in zip(kinds, (near.real, near.fresh), strict=True)
+        for share, distance in quantiles.items()
     ]
     text = (
         "How far synthetic rows are from the closest real row, and from the closest row that the generator never saw. "
@@ -334,7 +337,7 @@ def distances_chart(score: "Score") -> Drawn:
 
 def columns_charts(score: "Score") -> Iterator[Drawn]:
     """Draw each column by itself, the worst first."""
-    for shape in sorted(score.shapes, key=lambda one: -one.error)[:MOST_COLUMNS]:
+    for shape in sorted(score.shapes, key=lambda column: -column.error)[:MOST_COLUMNS]:
         yield _column(shape), f"{shape.name}: {percent(shape.error)} of rows would have to change."
 
 
@@ -343,10 +346,10 @@ def _column(shape: ColumnShape) -> str:
     outlined = shape.ordered and len(labels) > _FEW_PLACES
     if not shape.ordered and len(labels) > _MOST_WORDS:
         order = np.argsort(shape.real, kind="stable")[::-1]
-        kept = order[: _MOST_WORDS - 1]
+        largest = order[: _MOST_WORDS - 1]
         for kind, values in shares.items():
-            shares[kind] = [values[i] for i in kept] + [sum(values[i] for i in order[_MOST_WORDS - 1 :])]
-        labels = [labels[i] for i in kept] + [f"{len(order) - len(kept)} others"]
+            shares[kind] = [values[i] for i in largest] + [sum(values[i] for i in order[_MOST_WORDS - 1 :])]
+        labels = [labels[i] for i in largest] + [f"{len(order) - len(largest)} others"]
     points = [
         {"kind": kind, "label": label, "value": value}
         for kind in _SHAPE
@@ -357,29 +360,32 @@ def _column(shape: ColumnShape) -> str:
 
 def maps_charts(score: "Score") -> Iterator[tuple[str, str, list[Drawn]]]:
     """Draw the dependence maps: a heading, a sentence, three charts."""
-    told = (("Correlations", "correlation", score.correlations), ("What tells of what", "bits", score.information))
-    for heading, unit, found in told:
-        if found is None or found.mean is None:
+    maps = (("Correlations", "correlation", score.correlations), ("What tells of what", "bits", score.information))
+    for heading, unit, dependence in maps:
+        if dependence is None or dependence.mean is None:
             continue
-        fresh = "" if found.fresh is None else f"; for fresh real rows that is {found.fresh:.3f}"
-        size = f"{found.mean:.3f} {unit}" if unit == "bits" else f"{found.mean:.3f}"
+        fresh = "" if dependence.fresh is None else f"; for fresh real rows that is {dependence.fresh:.3f}"
+        size = f"{dependence.mean:.3f} {unit}" if unit == "bits" else f"{dependence.mean:.3f}"
         sentence = f"Real and synthetic differ by {size} on average over pairs of columns{fresh}."
-        listed = [f"{a} and {b} {real:.2f}, here {made:.2f}" for a, b, real, made in found.strongest(_MOST_PAIRS)]
+        listed = [
+            f"{a} and {b} {real:.2f}, here {synthetic:.2f}"
+            for a, b, real, synthetic in dependence.strongest(_MOST_PAIRS)
+        ]
         sentence += f" The strongest in the real rows: {'; '.join(listed)}." if listed else ""
-        yield heading, sentence, _three(found, " bits" if unit == "bits" else "")
+        yield heading, sentence, _three(dependence, " bits" if unit == "bits" else "")
 
 
-def _three(found: Map, unit: str) -> list[Drawn]:
-    most = max(float(np.nanmax(np.abs(one))) for one in (found.real, found.synthetic))
-    worst = found.worst
+def _three(dependence: Map, unit: str) -> list[Drawn]:
+    most = max(float(np.nanmax(np.abs(table))) for table in (dependence.real, dependence.synthetic))
+    worst = dependence.worst
     far = "" if worst is None else f" The farthest off: {worst[0]} and {worst[1]}, {worst[2]:+.3f}."
-    listed = found.to_json()
-    below = any((np.nan_to_num(one) < 0).any() for one in (found.real, found.synthetic))
+    listed = dependence.to_json()
+    below = any((np.nan_to_num(table) < 0).any() for table in (dependence.real, dependence.synthetic))
     negative = "; the other colour is negative" if below else ""
-    less = ", where the other colour is less" if (np.nan_to_num(found.difference) < 0).any() else ""
+    less = ", where the other colour is less" if (np.nan_to_num(dependence.difference) < 0).any() else ""
     texts = {
         "real": f"Real rows. A full cell is {most:.2f}{unit}{negative}.",
         "synthetic": "Synthetic rows, on the same scale.",
         "difference": f"Synthetic less real, on the same scale{less}.{far}",
     }
-    return [(heat(found.names, listed[kind], most, kind), text) for kind, text in texts.items()]
+    return [(heat(dependence.names, listed[kind], most, kind), text) for kind, text in texts.items()]

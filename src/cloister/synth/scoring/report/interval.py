@@ -60,8 +60,8 @@ def share(count: int, n: int, sure: float = SURE) -> Interval:
 
 def mean_of(values: ArrayLike, drawn: bool, least: float = 0.0, most: float = math.inf) -> Interval:
     """Return the mean of some numbers; with an interval if they are a random sample."""
-    given: Any = np.asarray(values, dtype=np.float64)
-    mean = float(given.mean()) if given.size else math.nan
-    if not drawn or given.size < 2:
+    numbers: Any = np.asarray(values, dtype=np.float64)
+    mean = float(numbers.mean()) if numbers.size else math.nan
+    if not drawn or numbers.size < 2:
         return Interval(mean)
-    return Interval.of(mean, float(given.std(ddof=1) / math.sqrt(given.size)), least, most)
+    return Interval.of(mean, float(numbers.std(ddof=1) / math.sqrt(numbers.size)), least, most)

@@ -86,15 +86,15 @@ def _body(score: "Score", verdict: Verdict, title: str) -> Iterator[str]:
     yield f"<h1>{escape(title)}</h1>"
     yield f'<p class="verdict {"good" if verdict.passed else "bad"}">{escape(verdict.headline)}</p>'
     counts = ", ".join(f"{count:,} {name}" for name, count in score.rows.items() if count)
-    told = f"{counts} rows, {len(score.columns)} columns. {_claim(score)}"
-    yield f'<p class="soft">{escape(told)}</p>'
+    summary = f"{counts} rows, {len(score.columns)} columns. {_claim(score)}"
+    yield f'<p class="soft">{escape(summary)}</p>'
     yield f'<p class="soft">{_when(score)}</p></header><main>'
     yield f'<div class="tiles">{"".join(_tiles(score))}</div>'
     yield "<h2>What was checked</h2>"
     yield f'<ul class="checks">{"".join(_checks(verdict))}</ul>'
     yield from _quantiles(score)
     yield '<h2>Is it useful?</h2><div class="charts">'
-    yield from (_figure(*one) for one in _useful(score))
+    yield from (_figure(*chart) for chart in _useful(score))
     yield "</div><h2>Column by column</h2>"
     if len(score.shapes) > MOST_COLUMNS:
         yield f'<p class="soft">The {MOST_COLUMNS} of {len(score.shapes)} columns that are farthest off.</p>'
@@ -104,12 +104,12 @@ def _body(score: "Score", verdict: Verdict, title: str) -> Iterator[str]:
     yield "</div>"
     for heading, sentence, drawn in maps_charts(score):
         yield f'<h2>{escape(heading)}</h2><p class="soft">{escape(sentence)}</p><div class="charts small">'
-        yield from (_figure(one, text) for one, text in drawn)
+        yield from (_figure(chart, text) for chart, text in drawn)
         yield "</div>"
     yield "<h2>Is it private?</h2>"
     yield '<p class="soft">Attacks can show that a table leaks. That it does not is shown by how it was made.</p>'
     yield '<div class="charts">'
-    yield from (_figure(*one) for one in _private(score))
+    yield from (_figure(*chart) for chart in _private(score))
     yield "</div>"
     if score.made:
         yield "<h2>How it was made</h2><dl>"
@@ -121,8 +121,8 @@ def _body(score: "Score", verdict: Verdict, title: str) -> Iterator[str]:
 
 def _quantiles(score: "Score") -> Iterator[str]:
     """Yield a table of quantiles, real above synthetic."""
-    shown = worst_first(score.numbers, MOST_COLUMNS)
-    if not shown:
+    numbers = worst_first(score.numbers, MOST_COLUMNS)
+    if not numbers:
         return
     yield "<h2>Numbers, real and synthetic</h2>"
     yield (
@@ -132,11 +132,11 @@ def _quantiles(score: "Score") -> Iterator[str]:
     head = "".join(f'<th scope="col">{percent(share, 0)}</th>' for share in SHARES)
     first = f'<thead><tr><th scope="col">number</th><th></th>{head}</tr></thead>'
     yield f'<div class="scroll"><table class="numbers">{first}'
-    for one in shown:
-        name = f'<th scope="rowgroup" rowspan="2">{escape(one.name)}</th>'
+    for number in numbers:
+        name = f'<th scope="rowgroup" rowspan="2">{escape(number.name)}</th>'
         rows = [
             f'<td class="{kind}">{kind}</td>{"".join(f"<td>{escape(value)}</td>" for value in values)}'
-            for kind, values in one.table
+            for kind, values in number.table
         ]
         yield f"<tbody><tr>{name}{rows[0]}</tr><tr>{rows[1]}</tr></tbody>"
     yield "</table></div>"
@@ -156,64 +156,67 @@ def _claim(score: "Score") -> str:
 
 
 def _figure(drawn: str, text: str) -> str:
-    told = escape(text, quote=True)
-    return f'<figure aria-label="{told}">{drawn}<figcaption>{told}</figcaption></figure>'
+    caption = escape(text, quote=True)
+    return f'<figure aria-label="{caption}">{drawn}<figcaption>{caption}</figcaption></figure>'
 
 
 def _tiles(score: "Score") -> Iterator[str]:
-    told: list[tuple[str, str]] = []
-    kept = score.usefulness if score.kept is None else score.kept
-    if kept is not None:
-        number, words = kept_words(kept).split(" of ", 1)
-        told.append((number, f"of {words} (100\u00a0%: as much as in fresh rows)"))
+    tiles: list[tuple[str, str]] = []
+    share = score.usefulness if score.kept is None else score.kept
+    if share is not None:
+        number, words = kept_words(share).split(" of ", 1)
+        tiles.append((number, f"of {words} (100\u00a0%: as much as in fresh rows)"))
     if score.learning is not None:
-        told.append(_learned(score.learning))
+        tiles.append(_learned(score.learning))
     if score.membership is not None:
         right = percent(score.membership.right.value)
-        told.append((right, "of guesses who was in the table are right; chance is 50 %"))
+        tiles.append((right, "of guesses who was in the table are right; chance is 50 %"))
     more = "" if score.copies.fresh is None else f"; of rows it never saw, {percent(score.copies.fresh.value, 2)}"
-    told.append((percent(score.copies.real.value, 2), f"of the real rows occur in it to the last digit{more}"))
-    yield from (f'<div class="tile"><b>{escape(number)}</b>{escape(words)}</div>' for number, words in told)
+    tiles.append((percent(score.copies.real.value, 2), f"of the real rows occur in it to the last digit{more}"))
+    yield from (f'<div class="tile"><b>{escape(number)}</b>{escape(words)}</div>' for number, words in tiles)
 
 
 def _learned(learning: Learning) -> tuple[str, str]:
     """Return the AUC if there is one: with a dominant class, accuracy is high without any model."""
-    made, real = (one["logistic regression"] for one in (learning.synthetic, learning.real))
-    if made.auc is not None and real.auc is not None:
+    synthetic, real = (models["logistic regression"] for models in (learning.synthetic, learning.real))
+    if synthetic.auc is not None and real.auc is not None:
         words = f"is the AUC of {learning.target} predicted from it in real rows; from real ones {real.auc.value:.2f}"
-        return f"{made.auc.value:.2f}", f"{words}; chance is 0.50"
+        return f"{synthetic.auc.value:.2f}", f"{words}; chance is 0.50"
     words = (
         f"of real rows have {learning.target} predicted right from it; from real ones {percent(real.accuracy.value)}"
     )
-    return percent(made.accuracy.value), f"{words}; always the most frequent answer {percent(learning.floor)}"
+    return percent(synthetic.accuracy.value), f"{words}; always the most frequent answer {percent(learning.floor)}"
 
 
 def _checks(verdict: Verdict) -> Iterator[str]:
-    for one in verdict.checks:
-        kind = {True: "good", False: "bad", None: "soft"}[one.passed]
-        yield f'<li><span class="word {kind}">{one.word}</span> <b>{escape(one.name)}</b>: {escape(one.reason)}</li>'
+    for check in verdict.checks:
+        kind = {True: "good", False: "bad", None: "soft"}[check.passed]
+        yield (
+            f'<li><span class="word {kind}">{check.word}</span> <b>{escape(check.name)}</b>: '
+            f"{escape(check.reason)}</li>"
+        )
 
 
 def _useful(score: "Score") -> Sequence[tuple[str, str]]:
-    found = [marginals_chart(score), ranges_chart(score)]
-    found += [learning_chart(score)] if score.learning is not None else []
-    return [*found, apart_chart(score)] if score.propensity else found
+    charts = [marginals_chart(score), ranges_chart(score)]
+    charts += [learning_chart(score)] if score.learning is not None else []
+    return [*charts, apart_chart(score)] if score.propensity else charts
 
 
 def _private(score: "Score") -> Sequence[tuple[str, str]]:
-    found = [chance_chart(score)]
+    charts = [chance_chart(score)]
     if score.membership is None or score.closeness is None:
-        return found
-    return [attacks_chart(score), *found, distances_chart(score)]
+        return charts
+    return [attacks_chart(score), *charts, distances_chart(score)]
 
 
 def _small_print(score: "Score") -> str:
-    drawn = [one for one in score.marginals if one.drawn]
-    parts = [f"Of {one.way}-way marginals {len(one.errors)} were chosen at random." for one in drawn]
+    drawn = [marginal for marginal in score.marginals if marginal.drawn]
+    parts = [f"Of {marginal.way}-way marginals {len(marginal.errors)} were chosen at random." for marginal in drawn]
     if score.attacked:
-        made = score.rows["synthetic"]
+        rows = score.rows["synthetic"]
         parts.append(
-            f"Attacks by distance and for membership used all {made:,} synthetic rows on {score.attacked:,} real rows "
+            f"Attacks by distance and for membership used all {rows:,} synthetic rows on {score.attacked:,} real rows "
             "and as many held back; those for copies and for single persons, on all rows."
         )
     if score.not_tried:

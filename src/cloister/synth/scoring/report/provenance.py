@@ -21,27 +21,29 @@ def told_making(synthetic: Any) -> dict[str, str]:
     if not isinstance(side, Mapping) or "method" not in side:
         return {}
     method, relation = str(side["method"]), Loss.from_json(side["loss"]).relation
-    told = {
+    facts = {
         "Method": f"{method}: {METHODS[method]}" if method in METHODS else method,
         "Protects": f"{side['unit']}; the promise compares tables with and without them ({relation}).",
     }
     if not side["private"]:
-        told["Not private"] = "the noise came from a seed, which protects nobody."
-    told["Measured"] = _measured(side["measured"])
+        facts["Not private"] = "the noise came from a seed, which protects nobody."
+    facts["Measured"] = _measured(side["measured"])
     means = side["expected error"].get("mean over marginals of so many columns", {})
     if means:
-        errors = ", ".join(f"{percent(float(error))} for {_columns(int(way))}" for way, error in means.items())
+        errors = ", ".join(f"{percent(float(error))} for {_columns(int(count))}" for count, error in means.items())
         margin = percent(float(side["expected error"]["margin of these means (95 %)"]))
-        told["Expected error"] = f"{errors}, each ± {margin}: what the metadata file tells whoever gets the table."
-    told["Rules"] = _rules(side)
+        facts["Expected error"] = f"{errors}, each ± {margin}: what the metadata file tells whoever gets the table."
+    facts["Rules"] = _rules(side)
     receipt = side.get("receipt")
-    told["Receipt"] = "none" if receipt is None else "signed, in the metadata file: anybody can check what was paid."
-    return {word: text for word, text in told.items() if text}
+    facts["Receipt"] = "none" if receipt is None else "signed, in the metadata file: anybody can check what was paid."
+    return {word: text for word, text in facts.items() if text}
 
 
 def _measured(marginals: Any) -> str:
-    several = list(dict.fromkeys(" × ".join(one["columns"]) for one in marginals if len(one["columns"]) > 1))
-    singles = len({tuple(one["columns"]) for one in marginals if len(one["columns"]) == 1})
+    several = list(
+        dict.fromkeys(" × ".join(marginal["columns"]) for marginal in marginals if len(marginal["columns"]) > 1)
+    )
+    singles = len({tuple(marginal["columns"]) for marginal in marginals if len(marginal["columns"]) == 1})
     parts = [f"{_columns(singles)} alone"] if singles else []
     if several:
         more = f" and {len(several) - _MOST_NAMED} more" if len(several) > _MOST_NAMED else ""

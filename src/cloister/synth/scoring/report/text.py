@@ -35,28 +35,31 @@ def told(score: "Score") -> str:
     if score.absent:
         lines += wrapped(f"not scored, not in the synthetic table: {', '.join(score.absent)}", "")
     lines += [
-        line for one in verdict.checks if one.about == "note" for line in wrapped(f"{one.name}: {one.reason}", "")
+        line
+        for check in verdict.checks
+        if check.about == "note"
+        for line in wrapped(f"{check.name}: {check.reason}", "")
     ]
     return "\n".join([*lines, "", *_useful(score), "", *_quantiles(score), *_private(score)])
 
 
 def _useful(score: "Score") -> Iterator[str]:
     yield f"{'USEFULNESS':<34}{'synthetic':>12}{'bootstrap':>12}{'independent':>13}{'score':>9}"
-    for one in score.marginals:
-        chosen = f"{len(one.errors)}, {'drawn' if one.drawn else 'all'}"
-        mark = f"{one.score:.2f}" if one.score is not None and one.way > 1 else ""
-        fresh, alone = one.frames["bootstrap"], one.frames["independent"]
-        name = f"  {one.way}-way marginals ({chosen})"
-        yield f"{name:<34}{one.mean.value:>12.4f}{fresh:>12.4f}{alone:>13.4f}{mark:>9}"
+    for marginal in score.marginals:
+        chosen = f"{len(marginal.errors)}, {'drawn' if marginal.drawn else 'all'}"
+        mark = f"{marginal.score:.2f}" if marginal.score is not None and marginal.way > 1 else ""
+        fresh, alone = marginal.frames["bootstrap"], marginal.frames["independent"]
+        name = f"  {marginal.way}-way marginals ({chosen})"
+        yield f"{name:<34}{marginal.mean.value:>12.4f}{fresh:>12.4f}{alone:>13.4f}{mark:>9}"
     if score.kept is not None:
         much = percent(max(0.0, min(1.0, score.kept)), 0)
         yield f"{'  between columns, kept':<38}{much}; fresh rows 100 %, independent 0 %"
-    for name, found in (
+    for name, dependence in (
         ("correlation, mean difference", score.correlations),
         ("bits shared, the same", score.information),
     ):
-        if found is not None and found.mean is not None:
-            yield f"{f'  {name}':<38}{found.mean:.4f}{_fresh(found.fresh)}"
+        if dependence is not None and dependence.mean is not None:
+            yield f"{f'  {name}':<38}{dependence.mean:.4f}{_fresh(dependence.fresh)}"
     yield f"{'  range queries, mean error':<38}{score.ranges.mean.text(4)}{_fresh(score.ranges.fresh)}"
     far = worst_first(score.numbers, 1)
     if far:
@@ -69,14 +72,14 @@ def _useful(score: "Score") -> Iterator[str]:
 
 
 def _quantiles(score: "Score") -> Iterator[str]:
-    shown = worst_first(score.numbers, _MOST_NUMBERS)
-    if not shown:
+    numbers = worst_first(score.numbers, _MOST_NUMBERS)
+    if not numbers:
         return
     head = "".join(f"{percent(share, 0):>12}" for share in SHARES)
     yield f"{'QUANTILES':<20}{head}"
-    for one in shown:
-        for kind, values in one.table:
-            name = f"  {one.name:.17}" if kind == "real" else "    synthetic"
+    for number in numbers:
+        for kind, values in number.table:
+            name = f"  {number.name:.17}" if kind == "real" else "    synthetic"
             yield f"{name:<20}{''.join(f'{value:>12}' for value in values)}"
     yield ""
 
@@ -86,10 +89,10 @@ def _learned(score: "Score") -> Iterator[str]:
     assert learning is not None
     yield ""
     yield f"PREDICTING {learning.target}"[:_WIDTH]
-    for model, made in learning.synthetic.items():
-        for trained, one in (("synthetic", made), ("real", learning.real[model])):
-            auc = "" if one.auc is None else f"  AUC {one.auc.value:.3f}"
-            yield f"{f'  {model}, trained on {trained}':<45}{one.accuracy.text(1, percent=True)}{auc}"
+    for model, synthetic in learning.synthetic.items():
+        for trained, result in (("synthetic", synthetic), ("real", learning.real[model])):
+            auc = "" if result.auc is None else f"  AUC {result.auc.value:.3f}"
+            yield f"{f'  {model}, trained on {trained}':<45}{result.accuracy.text(1, percent=True)}{auc}"
     yield f"{'  the more frequent class':<45}{100 * learning.floor:.1f} %"
     if not learning.held_back:
         yield "  tested on rows that the generator saw: all of these are too good"

@@ -46,7 +46,7 @@ def closest(one: ScoreRows, other: ScoreRows, progress: Progress | None = None) 
     right = [np.ascontiguousarray(encoded(other, block, mirrored=True).T) for block in blocks]
     near, far = _Best(len(one)), _Best(len(other))
     workers = min(_MOST_WORKERS, os.cpu_count() or 1)
-    own = [_Best(len(other)) for _ in range(workers)]
+    per_worker = [_Best(len(other)) for _ in range(workers)]
     starts = range(0, len(one), _BLOCK)
 
     def compare(worker: int, start: int) -> None:
@@ -55,14 +55,14 @@ def closest(one: ScoreRows, other: ScoreRows, progress: Progress | None = None) 
         for block, turned in zip(blocks, right, strict=True):
             products = left @ turned
             near.improve(rows, products, block.start)
-            own[worker].improve(block, products.T, start)
+            per_worker[worker].improve(block, products.T, start)
 
     with _one_thread_each(), ThreadPoolExecutor(workers) as pool:
         for at in range(0, len(starts), workers):
             if progress is not None:
                 progress(at / len(starts), "looking for the closest rows")
             list(pool.map(compare, range(workers), starts[at : at + workers]))
-    for each in own:
+    for each in per_worker:
         better = each.value > far.value
         far.value[better], far.place[better] = each.value[better], each.place[better]
     everyone, everybody = np.arange(len(one)), np.arange(len(other))
@@ -88,10 +88,10 @@ class _Best:
 
     def improve(self, rows: slice, products: NDArray[np.float32], start: int) -> None:
         """Compare with one more block. Few rows improve, so only those are searched."""
-        found = products.max(axis=1)
-        better = np.flatnonzero(found > self.value[rows])
+        highest = products.max(axis=1)
+        better = np.flatnonzero(highest > self.value[rows])
         if len(better):
-            self.value[rows][better] = found[better]
+            self.value[rows][better] = highest[better]
             self.place[rows][better] = start + products[better].argmax(axis=1)
 
 
@@ -114,16 +114,16 @@ def encoded(rows: ScoreRows, chosen: slice, mirrored: bool = False) -> NDArray[n
     parts: list[Any] = []
     for j, side in enumerate(rows.sides):
         if side.ordered:
-            place = rows.points[chosen, j]
-            gone = np.isnan(place)
-            parts += [np.where(gone, 0.0, place - 0.5) * np.sqrt(2), gone * np.sqrt(2 * _GONE)]
+            points = rows.points[chosen, j]
+            gone = np.isnan(points)
+            parts += [np.where(gone, 0.0, points - 0.5) * np.sqrt(2), gone * np.sqrt(2 * _GONE)]
         elif side.size <= _MOST_CODES:
             parts += list(rows.codes[chosen, j] == np.arange(side.size)[:, None])
         else:
             for hashed in np.random.default_rng(side.size).integers(_HASHES, size=(2, side.size)):
                 alike = hashed[rows.codes[chosen, j]] == np.arange(_HASHES)[:, None]
                 parts += list(alike * np.sqrt(0.5))
-    vectors = np.stack([np.asarray(one, dtype=np.float32) for one in parts], axis=1)
+    vectors = np.stack([np.asarray(part, dtype=np.float32) for part in parts], axis=1)
     half = -(vectors.astype(np.float64) ** 2).sum(axis=1) / 2
     ends = [np.ones(len(half)), half] if mirrored else [half, np.ones(len(half))]
     return np.concatenate([vectors, np.stack(ends, axis=1).astype(np.float32)], axis=1)
@@ -159,8 +159,8 @@ class Closeness:
     def to_json(self) -> dict[str, Any]:
         """Return plain values, for a file."""
         quantiles = [{"share": q, "real": self.real[q], "fresh": self.fresh[q]} for q in self.real]
-        told = {"closer to real": self.closer.to_json(), "real rows are nearer": self.nearer.to_json()}
-        return {**told, "quantiles": quantiles, "distance 0": {"real": self.zero[0], "fresh": self.zero[1]}}
+        rates = {"closer to real": self.closer.to_json(), "real rows are nearer": self.nearer.to_json()}
+        return {**rates, "quantiles": quantiles, "distance 0": {"real": self.zero[0], "fresh": self.zero[1]}}
 
 
 def compare_closeness(to_real: tuple[Floats, Floats], to_fresh: tuple[Floats, Floats]) -> Closeness:

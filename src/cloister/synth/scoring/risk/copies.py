@@ -51,18 +51,18 @@ class Copies:
 
 def count_copies(real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | None) -> Copies:
     """Count copies; numbers are equal only to the last digit."""
-    made, there = keys_of(synthetic), keys_of(real)
-    listed, known = set(made), set(there)
-    copied = sum(key in known for key in made)
-    hits = sum(key in listed for key in there)
-    found = share(hits, len(real))
+    synthetic_keys, real_keys = keys_of(synthetic), keys_of(real)
+    listed, real_set = set(synthetic_keys), set(real_keys)
+    copied = sum(key in real_set for key in synthetic_keys)
+    hits = sum(key in listed for key in real_keys)
+    rate = share(hits, len(real))
     if holdout is None:
-        return Copies(copied, len(synthetic), found, None, None)
+        return Copies(copied, len(synthetic), rate, None, None)
     from scipy.stats import hypergeom
 
     met = sum(key in listed for key in keys_of(holdout))
     chance = float(hypergeom.sf(hits - 1, len(real) + len(holdout), hits + met, len(real)))
-    return Copies(copied, len(synthetic), found, share(met, len(holdout)), chance)
+    return Copies(copied, len(synthetic), rate, share(met, len(holdout)), chance)
 
 
 def held_back_in(real: ScoreRows, holdout: ScoreRows) -> float | None:
@@ -74,17 +74,25 @@ def held_back_in(real: ScoreRows, holdout: ScoreRows) -> float | None:
     """
     from scipy.stats import binom
 
-    there, kept = Counter(keys_of(real)), Counter(keys_of(holdout))
+    real_counts, holdout_counts = Counter(keys_of(real)), Counter(keys_of(holdout))
     total = len(real) + len(holdout)
     part = len(holdout) / total
-    once = [there[key] == 0 for key in there.keys() | kept.keys() if there[key] + kept[key] == 1]
-    twice = [there[key] == 1 for key in there.keys() | kept.keys() if there[key] + kept[key] == 2]
+    once = [
+        real_counts[key] == 0
+        for key in real_counts.keys() | holdout_counts.keys()
+        if real_counts[key] + holdout_counts[key] == 1
+    ]
+    twice = [
+        real_counts[key] == 1
+        for key in real_counts.keys() | holdout_counts.keys()
+        if real_counts[key] + holdout_counts[key] == 2
+    ]
     none_apart = not any(once) and binom.cdf(0, len(once), part) < _IMPOSSIBLE
     parted = 2 * part * (1 - part) * total / max(total - 1, 1)
     both = binom.sf(sum(twice) - 1, len(twice), min(parted, 1.0)) < _IMPOSSIBLE
     if not (none_apart or both):
         return None
-    return sum(count for key, count in kept.items() if there[key]) / len(holdout)
+    return sum(count for key, count in holdout_counts.items() if real_counts[key]) / len(holdout)
 
 
 def keys_of(rows: ScoreRows) -> list[bytes]:

@@ -116,30 +116,30 @@ def seeded_rows(
     stay = float(keep)
     if not 0 < stay < 1 or rows < 1:
         raise BadInput("keep lies between 0 and 1, and rows is at least 1.")
-    known = only_table(schema if isinstance(schema, Schema) else Schema.load(schema), table)
-    given = read_rows(real, known, sides_of(known, None, 32))
+    facts = only_table(schema if isinstance(schema, Schema) else Schema.load(schema), table)
+    real_rows = read_rows(real, facts, sides_of(facts, None, 32))
     random = np.random.default_rng(seed)
-    sizes = np.array([len(side.labels) + side.column.nullable for side in given.sides])
+    sizes = np.array([len(side.labels) + side.column.nullable for side in real_rows.sides])
     passed, tries = list[NDArray[Any]](), 0
     while len(passed) < rows and tries < 100 * rows:
         tries += 1
-        place = int(random.integers(len(given)))
-        made = np.where(random.random(len(sizes)) < stay, given.codes[place], random.integers(sizes))
-        if deniable(_chances(given, made, stay, sizes), place, k=k, gamma=gamma).passed:
-            passed.append(made)
+        index = int(random.integers(len(real_rows)))
+        candidate = np.where(random.random(len(sizes)) < stay, real_rows.codes[index], random.integers(sizes))
+        if deniable(_chances(real_rows, candidate, stay, sizes), index, k=k, gamma=gamma).passed:
+            passed.append(candidate)
     codes = np.array(passed, dtype=np.int64).reshape(-1, len(sizes))
     why = f"{len(passed):,} of {tries:,} passed a test for {k} look-alikes, which promises nothing for a whole table."
-    return NotPrivateTable(decoded(given.sides, _points(given, codes)), "seeds with plausible deniability", why)
+    return NotPrivateTable(decoded(real_rows.sides, _points(real_rows, codes)), "seeds with plausible deniability", why)
 
 
-def _chances(given: ScoreRows, made: NDArray[Any], keep: float, sizes: NDArray[Any]) -> NDArray[np.float64]:
+def _chances(rows: ScoreRows, candidate: NDArray[Any], keep: float, sizes: NDArray[Any]) -> NDArray[np.float64]:
     other = (1 - keep) / sizes
-    return np.asarray(np.where(given.codes == made, keep + other, other).prod(axis=1))
+    return np.asarray(np.where(rows.codes == candidate, keep + other, other).prod(axis=1))
 
 
-def _points(given: ScoreRows, codes: NDArray[Any]) -> NDArray[np.float64]:
+def _points(rows: ScoreRows, codes: NDArray[Any]) -> NDArray[np.float64]:
     points = np.empty(codes.shape)
-    for j, side in enumerate(given.sides):
+    for j, side in enumerate(rows.sides):
         bins = isinstance(side.labels[0], tuple)
         width = max(len(side.labels) - (0 if bins else 1), 1) if side.ordered else 1
         points[:, j] = np.where(codes[:, j] == len(side.labels), np.nan, codes[:, j] / width)

@@ -54,8 +54,8 @@ class Linkage:
 
     def to_json(self) -> dict[str, Any]:
         """Return counts, without names."""
-        told = {name: getattr(self, name) for name in ("people", "rows", "found", "unique", "right", "guessed")}
-        return {"on": list(self.on), **told, "share": self.share.to_json()}
+        counts = {name: getattr(self, name) for name in ("people", "rows", "found", "unique", "right", "guessed")}
+        return {"on": list(self.on), **counts, "share": self.share.to_json()}
 
     def __str__(self) -> str:
         lines = [
@@ -87,20 +87,20 @@ def link(
     missing = wanted - {*published} | ({*on, name} if name else {*on}) - {*people}
     if not on or missing:
         raise BadInput("name columns that the tables have: `on` in both, `learns` in the release, `name` in the list.")
-    held = _rows_by_key(published, on)
-    asked = list(zip(*(people[one] for one in on), strict=True))
-    shared = Counter(asked)
-    unique = [i for i, key in enumerate(asked) if len(held.get(key, ())) == 1 and shared[key] == 1]
-    learned = [published[learns][held[asked[i]][0]] if learns else None for i in unique]
+    rows_by_key = _rows_by_key(published, on)
+    keys = list(zip(*(people[column] for column in on), strict=True))
+    shared = Counter(keys)
+    unique = [i for i, key in enumerate(keys) if len(rows_by_key.get(key, ())) == 1 and shared[key] == 1]
+    learned = [published[learns][rows_by_key[keys[i]][0]] if learns else None for i in unique]
     names = [people[name][i] if name else i for i in unique]
     right, guessed = None, None
     if learns is not None and learns in people:
         right, guessed = _judged([people[learns][i] for i in unique], learned, published[learns])
     return Linkage(
         tuple(on),
-        len(asked),
+        len(keys),
         len(next(iter(published.values()))),
-        sum(key in held for key in asked),
+        sum(key in rows_by_key for key in keys),
         len(unique),
         right,
         guessed,
@@ -117,17 +117,17 @@ def _judged(truth: Sequence[Any], learned: Sequence[Any], published: Sequence[An
 
 def _rows_by_key(columns: Mapping[str, list[Any]], on: Sequence[str]) -> dict[tuple[Any, ...], list[int]]:
     """Return the rows of each combination of quasi-identifiers in which none is missing."""
-    held = defaultdict(list)
-    for i, key in enumerate(zip(*(columns[one] for one in on), strict=True)):
+    rows = defaultdict(list)
+    for i, key in enumerate(zip(*(columns[column] for column in on), strict=True)):
         if None not in key:
-            held[key].append(i)
-    return held
+            rows[key].append(i)
+    return rows
 
 
 def _columns(table: Any) -> dict[str, list[Any]]:
-    given = source_of(table)
-    if not isinstance(given, pa.Table):
-        if not hasattr(given, "columns"):
+    source = source_of(table)
+    if not isinstance(source, pa.Table):
+        if not hasattr(source, "columns"):
             raise BadInput("give tables as Arrow, as frames or as dicts of columns.")
-        given = pa.Table.from_pandas(given, preserve_index=False)
-    return {one: given.column(one).to_pylist() for one in given.column_names}
+        source = pa.Table.from_pandas(source, preserve_index=False)
+    return {name: source.column(name).to_pylist() for name in source.column_names}

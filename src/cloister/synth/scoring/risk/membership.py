@@ -54,9 +54,9 @@ class Membership:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, for a file."""
-        told = {name: getattr(self, name).to_json() for name in ("right", "advantage", "found", "accused")}
+        rates = {name: getattr(self, name).to_json() for name in ("right", "advantage", "found", "accused")}
         areas = {name: figure.to_json() for name, figure in self.areas.items()}
-        return {"attacker": self.attacker, "guesses": self.guesses, **told, "areas": areas}
+        return {"attacker": self.attacker, "guesses": self.guesses, **rates, "areas": areas}
 
 
 def attack_membership(
@@ -78,16 +78,17 @@ def attack_membership(
     suspicion = {"closest row": (-away[0], -away[1]), "frequent pairs": tilts}
     n = len(real)
     orders = random.permutation(n), random.permutation(n)
-    seen, tried = [one[: n // 2] for one in orders], [one[n // 2 :] for one in orders]
+    training, tried = [order[: n // 2] for order in orders], [order[n // 2 :] for order in orders]
     trained = {
-        name: _threshold(*(one[at] for one, at in zip(pair, seen, strict=True))) for name, pair in suspicion.items()
+        name: _threshold(*(scores[at] for scores, at in zip(pair, training, strict=True)))
+        for name, pair in suspicion.items()
     }
     best = max(trained, key=lambda name: trained[name][1])
-    member, stranger = (one[at] for one, at in zip(suspicion[best], tried, strict=True))
+    member, stranger = (scores[at] for scores, at in zip(suspicion[best], tried, strict=True))
     limit = trained[best][0]
     correct = int((member >= limit).sum() + (stranger < limit).sum())
     # The least threshold that flags at most 1 % of the known non-members; ties are flagged together.
-    strict = np.quantile(suspicion[best][1][seen[1]], 1 - _FEW, method="higher") if n > 1 else np.inf
+    strict = np.quantile(suspicion[best][1][training[1]], 1 - _FEW, method="higher") if n > 1 else np.inf
     guesses = len(member) + len(stranger)
     return Membership(
         best,
@@ -133,8 +134,8 @@ def _threshold(member: Floats, stranger: Floats) -> tuple[float, float]:
     caught = len(member) - np.searchsorted(np.sort(member), values)
     spared = np.searchsorted(np.sort(stranger), values)
     right = caught / max(len(member), 1) + spared / max(len(stranger), 1)
-    place = int(np.argmax(right)) if len(values) else 0
-    return (float(values[place]), float(right[place] / 2)) if len(values) else (0.0, 0.5)
+    best = int(np.argmax(right)) if len(values) else 0
+    return (float(values[best]), float(right[best] / 2)) if len(values) else (0.0, 0.5)
 
 
 def _tilts(
@@ -149,16 +150,16 @@ def _tilts(
     The population is real and held-out rows together: it contains equally much of both.
     """
     chosen = choose_columns(len(real.sides), min(2, len(real.sides)), _MOST_PAIRS, random)
-    found: list[NDArray[Any]] = [np.zeros(len(real)), np.zeros(len(holdout))]
+    tilts: list[NDArray[Any]] = [np.zeros(len(real)), np.zeros(len(holdout))]
     scale = len(synthetic) / sum(map(len, population))
     for columns in chosen:
         size = int(np.prod([real.sides[j].size for j in columns]))
-        inside = [cells(one, columns) for one in (real, holdout, synthetic, *population)]
+        inside = [cells(rows, columns) for rows in (real, holdout, synthetic, *population)]
         if size > 2**22:
             _, joint = np.unique(np.concatenate(inside), return_inverse=True)
-            inside, size = np.split(joint, np.cumsum([len(one) for one in inside])[:-1]), int(joint.max()) + 1
-        made, *known = (np.bincount(one, minlength=size) for one in inside[2:])
-        tilt = np.log((made + 0.5) / ((known[0] + known[1]) * scale + 0.5))
-        found[0] += tilt[inside[0]]
-        found[1] += tilt[inside[1]]
-    return np.asarray(found[0]), np.asarray(found[1])
+            inside, size = np.split(joint, np.cumsum([len(codes) for codes in inside])[:-1]), int(joint.max()) + 1
+        counts, *baselines = (np.bincount(codes, minlength=size) for codes in inside[2:])
+        tilt = np.log((counts + 0.5) / ((baselines[0] + baselines[1]) * scale + 0.5))
+        tilts[0] += tilt[inside[0]]
+        tilts[1] += tilt[inside[1]]
+    return np.asarray(tilts[0]), np.asarray(tilts[1])

@@ -62,8 +62,8 @@ class SinglingOut:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, for a file."""
-        told = {"real": self.real.to_json(), "fresh": self.fresh.to_json()}
-        return {"rules": self.rules, **told, "risk beyond chance": self.risk, "chance of this": self.chance}
+        rates = {"real": self.real.to_json(), "fresh": self.fresh.to_json()}
+        return {"rules": self.rules, **rates, "risk beyond chance": self.risk, "chance of this": self.chance}
 
 
 def attack_singling_out(
@@ -75,9 +75,9 @@ def attack_singling_out(
     if not rules:
         return None
     both = (real, 0), (holdout, len(real))
-    people = [np.concatenate([np.flatnonzero(fits(one, rule)) + start for one, start in both]) for rule in rules]
-    hits = np.array([int((one < len(real)).sum()) == 1 for one in people])
-    likely = _chances(np.array([len(one) for one in people]), len(real), len(holdout))
+    people = [np.concatenate([np.flatnonzero(fits(rows, rule)) + start for rows, start in both]) for rule in rules]
+    hits = np.array([int((matches < len(real)).sum()) == 1 for matches in people])
+    likely = _chances(np.array([len(matches) for matches in people]), len(real), len(holdout))
     shuffled, chance = _shuffled(people, likely, int(hits.sum()), len(real), len(holdout), random)
     spread = 1.96 * float(shuffled.std()) / len(rules)
     expected = float(likely.mean())
@@ -107,19 +107,21 @@ def _shuffled(
     """
     from scipy.sparse import csr_array
 
-    possible = [one for one, chance in zip(people, likely, strict=True) if chance > _NEVER]
+    possible = [matches for matches, chance in zip(people, likely, strict=True) if chance > _NEVER]
     if not possible:
         return np.zeros(1, dtype=np.int64), 1.0
-    everybody, place = np.unique(np.concatenate(possible), return_inverse=True)
-    starts = np.cumsum([0, *(len(one) for one in possible)])
-    fitting = csr_array((np.ones(len(place), dtype=np.int32), place, starts), shape=(len(possible), len(everybody)))
-    found: list[Any] = []
-    while sum(map(len, found)) < _SHUFFLES and sum(int((one >= hits).sum()) for one in found) < _ENOUGH:
+    everybody, positions = np.unique(np.concatenate(possible), return_inverse=True)
+    starts = np.cumsum([0, *(len(matches) for matches in possible)])
+    fitting = csr_array(
+        (np.ones(len(positions), dtype=np.int32), positions, starts), shape=(len(possible), len(everybody))
+    )
+    shuffles: list[Any] = []
+    while sum(map(len, shuffles)) < _SHUFFLES and sum(int((batch >= hits).sum()) for batch in shuffles) < _ENOUGH:
         # The number of matched people who are real, and which: this is all that a shuffle of everyone decides.
         counts = random.hypergeometric(len(everybody), real + holdout - len(everybody), real, size=_AT_ONCE)
         ranks = random.random((len(everybody), _AT_ONCE)).argsort(axis=0).argsort(axis=0)
-        found.append(((fitting @ (ranks < counts).astype(np.int32)) == 1).sum(axis=0))
-    every = np.concatenate(found)
+        shuffles.append(((fitting @ (ranks < counts).astype(np.int32)) == 1).sum(axis=0))
+    every = np.concatenate(shuffles)
     return every, float((1 + (every >= hits).sum()) / (1 + len(every)))
 
 
@@ -134,16 +136,16 @@ def fits(rows: ScoreRows, rule: Rule) -> NDArray[np.bool_]:
 
 def _of_one_column(rows: ScoreRows, random: np.random.Generator) -> Iterator[Rule]:
     """Yield values that occur once, the smallest and the largest, in a random order."""
-    found: list[Rule] = []
+    rules: list[Rule] = []
     for j, side in enumerate(rows.sides):
-        known = rows.points[~np.isnan(rows.points[:, j]), j]
-        values, counts = np.unique(known, return_counts=True)
+        present = rows.points[~np.isnan(rows.points[:, j]), j]
+        values, counts = np.unique(present, return_counts=True)
         single = values[counts == 1]
-        found += [((j, "=", float(one)),) for one in random.permutation(single)[:200]]
+        rules += [((j, "=", float(value)),) for value in random.permutation(single)[:200]]
         if side.ordered and len(single):
-            found += [((j, "<=", float(values[0])),)] if counts[0] == 1 else []
-            found += [((j, ">=", float(values[-1])),)] if counts[-1] == 1 else []
-    yield from (found[i] for i in random.permutation(len(found)))
+            rules += [((j, "<=", float(values[0])),)] if counts[0] == 1 else []
+            rules += [((j, ">=", float(values[-1])),)] if counts[-1] == 1 else []
+    yield from (rules[i] for i in random.permutation(len(rules)))
 
 
 def _of_one_row(rows: ScoreRows, most: int, random: np.random.Generator) -> Iterator[Rule]:
@@ -151,16 +153,16 @@ def _of_one_row(rows: ScoreRows, most: int, random: np.random.Generator) -> Iter
     if not len(rows):
         return
     middle = np.nan_to_num(np.nanmedian(np.where(np.isnan(rows.points).all(axis=0), 0.0, rows.points), axis=0))
-    given = 0
+    yielded = 0
     for _ in range(8 * most):
-        if given == most:
+        if yielded == most:
             return
         row = rows.points[random.integers(len(rows))]
-        known = np.flatnonzero(~np.isnan(row))
-        chosen = random.choice(known, min(len(known), int(random.choice(_WAYS))), replace=False)
+        present = np.flatnonzero(~np.isnan(row))
+        chosen = random.choice(present, min(len(present), int(random.choice(_WAYS))), replace=False)
         rule = tuple((int(j), _sign(rows, j, row[j], middle[j]), float(row[j])) for j in chosen)
         if rule and fits(rows, rule).sum() == 1:
-            given += 1
+            yielded += 1
             yield rule
 
 

@@ -62,12 +62,12 @@ class Map:
         off = np.abs(np.triu(np.nan_to_num(self.difference), 1))
         pairs = sorted(np.argwhere(off > more).tolist(), key=lambda pair: -off[pair[0], pair[1]])
         both = [(float(self.real[i, j]), float(self.synthetic[i, j])) for i, j in pairs]
-        return [(self.names[i], self.names[j], *told) for (i, j), told in zip(pairs, both, strict=True)]
+        return [(self.names[i], self.names[j], *values) for (i, j), values in zip(pairs, both, strict=True)]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, for a file."""
-        told = {name: _listed(getattr(self, name)) for name in ("real", "synthetic", "difference")}
-        return {"columns": list(self.names), "mean": self.mean, "fresh": self.fresh, **told}
+        matrices = {name: _listed(getattr(self, name)) for name in ("real", "synthetic", "difference")}
+        return {"columns": list(self.names), "mean": self.mean, "fresh": self.fresh, **matrices}
 
 
 def correlation_map(real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | None) -> Map | None:
@@ -75,41 +75,41 @@ def correlation_map(real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | 
     ordered = [j for j, side in enumerate(real.sides) if side.ordered]
     if len(ordered) < 2:
         return None
-    found = [_correlations(one.points[:, ordered]) for one in (real, synthetic, *([holdout] if holdout else []))]
-    fresh = _mean(found[2] - found[0]) if holdout else None
-    return Map(tuple(real.names[j] for j in ordered), found[0], found[1], fresh)
+    matrices = [_correlations(rows.points[:, ordered]) for rows in (real, synthetic, *([holdout] if holdout else []))]
+    fresh = _mean(matrices[2] - matrices[0]) if holdout else None
+    return Map(tuple(real.names[j] for j in ordered), matrices[0], matrices[1], fresh)
 
 
 def information_map(real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | None) -> Map:
     """Return the mutual information of every two columns, in bits; numbers in public bins."""
-    found = [_information(one) for one in (real, synthetic, *([holdout] if holdout else []))]
-    fresh = _mean(found[2] - found[0]) if holdout else None
-    return Map(tuple(real.names), found[0], found[1], fresh)
+    matrices = [_information(rows) for rows in (real, synthetic, *([holdout] if holdout else []))]
+    fresh = _mean(matrices[2] - matrices[0]) if holdout else None
+    return Map(tuple(real.names), matrices[0], matrices[1], fresh)
 
 
 def _correlations(points: Floats) -> Floats:
     """Compute correlations over the rows in which both columns are known, for all pairs at once."""
-    known = ~np.isnan(points)
-    weight, x = known.astype(np.float64), np.where(known, points - 0.5, 0.0)
+    present = ~np.isnan(points)
+    weight, x = present.astype(np.float64), np.where(present, points - 0.5, 0.0)
     n, sums, squares = weight.T @ weight, x.T @ weight, (x**2).T @ weight
     with np.errstate(divide="ignore", invalid="ignore"):
         spread = squares / n - (sums / n) ** 2
         both = (x.T @ x) / n - sums / n * (sums / n).T
         spread[spread < 1e-15] = np.nan  # constant, but for rounding
-        found = np.clip(both / np.sqrt(spread * spread.T), -1.0, 1.0)
-    np.fill_diagonal(found, np.nan)
-    return np.asarray(found)
+        correlations = np.clip(both / np.sqrt(spread * spread.T), -1.0, 1.0)
+    np.fill_diagonal(correlations, np.nan)
+    return np.asarray(correlations)
 
 
 def _information(rows: ScoreRows) -> Floats:
     """Compute H(x) + H(y) - H(x, y), for all pairs."""
     count = len(rows.sides)
     alone = [_entropy(rows.codes[:, j]) for j in range(count)]
-    found = np.full((count, count), np.nan)
+    bits = np.full((count, count), np.nan)
     for i in range(count):
         for j in range(i):
-            found[i, j] = found[j, i] = max(0.0, alone[i] + alone[j] - _entropy(cells(rows, (i, j))))
-    return found
+            bits[i, j] = bits[j, i] = max(0.0, alone[i] + alone[j] - _entropy(cells(rows, (i, j))))
+    return bits
 
 
 def _entropy(codes: Integers) -> float:
@@ -121,8 +121,8 @@ def _entropy(codes: Integers) -> float:
 
 
 def _mean(difference: Floats) -> float | None:
-    known = np.abs(difference[np.isfinite(difference)])
-    return float(known.mean()) if known.size else None
+    finite = np.abs(difference[np.isfinite(difference)])
+    return float(finite.mean()) if finite.size else None
 
 
 def _listed(values: Floats) -> list[list[float | None]]:

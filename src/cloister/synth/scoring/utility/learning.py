@@ -64,11 +64,11 @@ class Learning:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, for a file."""
-        told = {
-            kind: {name: one.to_json() for name, one in getattr(self, kind).items()}
+        results = {
+            kind: {name: result.to_json() for name, result in getattr(self, kind).items()}
             for kind in ("synthetic", "real", "reverse")
         }
-        return {"target": self.target, "floor": self.floor, "test rows were held back": self.held_back, **told}
+        return {"target": self.target, "floor": self.floor, "test rows were held back": self.held_back, **results}
 
 
 def sklearn_or_refuse() -> None:
@@ -93,9 +93,9 @@ def target_place(sides: Sequence[EncodedRows], target: str) -> int:
 
 def learning(real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | None, target: str) -> Learning:
     """Train both models on both tables."""
-    place = target_place(real.sides, target)
+    index = target_place(real.sides, target)
     tested = real if holdout is None else holdout
-    sets = [_known(one, place) for one in (real, synthetic, tested)]
+    sets = [_known(rows, index) for rows in (real, synthetic, tested)]
     (x, y), (made_x, made_y), (test_x, test_y) = sets
     most = int(np.bincount(y).argmax()) if len(y) else 0
     from_real = {name: _fitted(name, x, y) for name in MODELS}
@@ -134,8 +134,8 @@ def features(rows: ScoreRows, without: int | None = None, *, first: bool = True)
 
 
 def _known(rows: ScoreRows, target: int) -> tuple[Floats, Integers]:
-    known = rows.codes[:, target] < len(rows.sides[target].labels)
-    return features(rows, target)[known], rows.codes[known, target]
+    present = rows.codes[:, target] < len(rows.sides[target].labels)
+    return features(rows, target)[present], rows.codes[present, target]
 
 
 def _fitted(name: str, x: Floats, y: Integers) -> Any:
@@ -157,11 +157,17 @@ def _tested(model: Any, x: Floats, y: Integers) -> Trained:
         return Trained(share(int((y == model).sum()), len(y)), even)
     chances, classes = model.predict_proba(x), list(model.classes_)
     right = int((np.asarray(classes)[chances.argmax(axis=1)] == y).sum())
-    there = [c for c in np.unique(y).tolist() if (y != c).any()]
-    asked = there[-1:] if len(there) == 2 else there
+    present = [c for c in np.unique(y).tolist() if (y != c).any()]
+    compared = present[-1:] if len(present) == 2 else present
     areas = []
-    for c in asked:
+    for c in compared:
         chance = chances[:, classes.index(c)] if c in classes else np.zeros(len(y))
         areas.append(area(chance[y == c], chance[y != c]))
-    auc = areas[0] if len(areas) == 1 else Interval(float(np.mean([one.value for one in areas]))) if areas else None
+    auc = (
+        areas[0]
+        if len(areas) == 1
+        else Interval(float(np.mean([interval.value for interval in areas])))
+        if areas
+        else None
+    )
     return Trained(share(right, len(y)), auc)

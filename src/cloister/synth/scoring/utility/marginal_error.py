@@ -70,9 +70,9 @@ def range_errors(
     real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | None, boxes: int, random: np.random.Generator
 ) -> RangeErrors:
     """Compute the errors of all tables on random boxes."""
-    asked = [_box(real.sides, random) for _ in range(boxes)]
+    queries = [_box(real.sides, random) for _ in range(boxes)]
     tables = [real, synthetic, *([holdout] if holdout else [])]
-    shares: Floats = np.array([[box_share(one, box) for one in tables] for box in asked])
+    shares: Floats = np.array([[box_share(rows, box) for rows in tables] for box in queries])
     off = np.abs(shares[:, 1:] - shares[:, :1])
     return RangeErrors(tuple(off[:, 0].tolist()), float(off[:, 1].mean()) if holdout else None)
 
@@ -86,8 +86,8 @@ def box_share(rows: ScoreRows, box: Box) -> float:
 
 
 def _box(sides: tuple[EncodedRows, ...], random: np.random.Generator) -> Box:
-    way = int(random.integers(1, min(3, len(sides)) + 1))
-    return {int(j): _inside(sides[j], random) for j in random.choice(len(sides), way, replace=False)}
+    count = int(random.integers(1, min(3, len(sides)) + 1))
+    return {int(j): _inside(sides[j], random) for j in random.choice(len(sides), count, replace=False)}
 
 
 def _inside(side: EncodedRows, random: np.random.Generator) -> NDArray[np.bool_]:
@@ -129,8 +129,8 @@ class MarginalErrors:
     @property
     def worst(self) -> tuple[tuple[str, ...], float]:
         """Return the marginal with the largest error."""
-        place = int(np.argmax(self.errors))
-        return self.columns[place], self.errors[place]
+        index = int(np.argmax(self.errors))
+        return self.columns[index], self.errors[index]
 
     @property
     def score(self) -> float | None:
@@ -167,11 +167,11 @@ def marginal_errors(
         others: tables to compare with, by name.
     """
     chosen = choose_columns(len(real.sides), way, most, random)
-    found = np.array([_errors(real, (synthetic, *others.values()), one) for one in chosen])
-    names = tuple(tuple(real.names[j] for j in one) for one in chosen)
-    means = dict(zip(others, (float(x) for x in found[:, 1:].mean(axis=0)), strict=True))
+    errors = np.array([_errors(real, (synthetic, *others.values()), columns) for columns in chosen])
+    names = tuple(tuple(real.names[j] for j in columns) for columns in chosen)
+    means = dict(zip(others, (float(x) for x in errors[:, 1:].mean(axis=0)), strict=True))
     drawn = len(chosen) < comb(len(real.sides), way)
-    return MarginalErrors(way, names, tuple(float(x) for x in found[:, 0]), drawn, means)
+    return MarginalErrors(way, names, tuple(float(x) for x in errors[:, 0]), drawn, means)
 
 
 def choose_columns(count: int, way: int, most: int, random: np.random.Generator) -> list[tuple[int, ...]]:
@@ -194,10 +194,10 @@ def frames(real: ScoreRows, rows: int, random: np.random.Generator) -> dict[str,
 
 def cells(rows: ScoreRows, columns: Sequence[int]) -> Integers:
     """Return the cell of a marginal for each row."""
-    place = rows.codes[:, columns[0]]
+    codes = rows.codes[:, columns[0]]
     for j in columns[1:]:
-        place = place * rows.sides[j].size + rows.codes[:, j]
-    return place
+        codes = codes * rows.sides[j].size + rows.codes[:, j]
+    return codes
 
 
 def half_l1(one: ScoreRows, other: ScoreRows, columns: Sequence[int]) -> float:
@@ -206,10 +206,10 @@ def half_l1(one: ScoreRows, other: ScoreRows, columns: Sequence[int]) -> float:
 
 
 def _errors(real: ScoreRows, tables: Sequence[ScoreRows], columns: Sequence[int]) -> Floats:
-    placed = [cells(one, columns) for one in (real, *tables)]
+    placed = [cells(rows, columns) for rows in (real, *tables)]
     size = prod(real.sides[j].size for j in columns)
     if size > _MOST_CELLS:  # too many to list: only those that occur
-        seen, joint = np.unique(np.concatenate(placed), return_inverse=True)
-        placed, size = np.split(joint, np.cumsum([len(one) for one in placed])[:-1]), len(seen)
-    shares = [np.bincount(one, minlength=size) / max(len(one), 1) for one in placed]
-    return np.array([np.abs(one - shares[0]).sum() / 2 for one in shares[1:]])
+        occupied, joint = np.unique(np.concatenate(placed), return_inverse=True)
+        placed, size = np.split(joint, np.cumsum([len(codes) for codes in placed])[:-1]), len(occupied)
+    shares = [np.bincount(codes, minlength=size) / max(len(codes), 1) for codes in placed]
+    return np.array([np.abs(share - shares[0]).sum() / 2 for share in shares[1:]])

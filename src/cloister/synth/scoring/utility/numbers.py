@@ -55,17 +55,17 @@ class NumberDistance:
         """Return plain values, for a file."""
         both = [_plain(self.real), _plain(self.synthetic)]
         quantiles = [
-            {"share": share, "real": real, "synthetic": made}
-            for share, real, made in zip(SHARES, *both, strict=False)  # none where there is no value
+            {"share": share, "real": real, "synthetic": synthetic}
+            for share, real, synthetic in zip(SHARES, *both, strict=False)  # none where there is no value
         ]
         ks = {"value": self.ks, "margin": self.ks_margin, "at": _plain((self.at,))[0]}
-        way = {"value": self.wasserstein, "margin": self.wasserstein_margin}
-        return {"column": self.name, "ks": ks, "wasserstein": way, "quantiles": quantiles}
+        wasserstein = {"value": self.wasserstein, "margin": self.wasserstein_margin}
+        return {"column": self.name, "ks": ks, "wasserstein": wasserstein, "quantiles": quantiles}
 
 
 def worst_first(numbers: Sequence[NumberDistance], most: int) -> list[NumberDistance]:
     """Return the numbers with the largest distances, at most the given number."""
-    return sorted((one for one in numbers if one.real), key=lambda one: -one.ks)[:most]
+    return sorted((number for number in numbers if number.real), key=lambda number: -number.ks)[:most]
 
 
 def number_distances(real: ScoreRows, synthetic: ScoreRows, bootstrap: ScoreRows) -> tuple[NumberDistance, ...]:
@@ -84,19 +84,19 @@ def with_quantile_cuts(real: ScoreRows, tables: Sequence[ScoreRows], count: int,
     Privacy: the cuts are real values. For the owner only.
     """
     finer = [_cut(side, real.points[:, j], count, bins) for j, side in enumerate(real.sides)]
-    found = []
-    for one in tables:
-        codes = [_code(one, j, side) for j, side in enumerate(finer)]
-        found.append(ScoreRows(tuple(finer), np.asfortranarray(np.stack(codes, axis=1)), one.points, one.left_out))
-    return found
+    result = []
+    for rows in tables:
+        codes = [_code(rows, j, side) for j, side in enumerate(finer)]
+        result.append(ScoreRows(tuple(finer), np.asfortranarray(np.stack(codes, axis=1)), rows.points, rows.left_out))
+    return result
 
 
 def _cut(side: EncodedRows, points: Floats, count: int, bins: bool) -> EncodedRows:
-    known = points[~np.isnan(points)]
-    if not side.ordered or side.axis.ends is None or not len(known) or count < 2:
+    present = points[~np.isnan(points)]
+    if not side.ordered or side.axis.ends is None or not len(present) or count < 2:
         return side
     low, *inner, high = side.axis.ends
-    cuts = side.numbers(np.quantile(known, np.arange(1, count) / count, method="inverted_cdf"))
+    cuts = side.numbers(np.quantile(present, np.arange(1, count) / count, method="inverted_cdf"))
     inside = np.unique([*(inner if bins else ()), *cuts])
     ends = (low, *(float(cut) for cut in inside if low < cut < high), high)
     return replace(side, axis=replace(side.axis, ends=ends))
@@ -113,27 +113,32 @@ def _distance(real: ScoreRows, synthetic: ScoreRows, bootstrap: ScoreRows, j: in
     from scipy.stats import ks_2samp
 
     side = real.sides[j]
-    seen, made, again = (one.points[~np.isnan(one.points[:, j]), j] for one in (real, synthetic, bootstrap))
-    if not len(seen) or not len(made):
+    real_points, synthetic_points, repeated_points = (
+        rows.points[~np.isnan(rows.points[:, j]), j] for rows in (real, synthetic, bootstrap)
+    )
+    if not len(real_points) or not len(synthetic_points):
         return NumberDistance(side.name, 0.0, None, 1.0, None, 0.0, (), ())
-    ks = ks_2samp(seen, made, method="asymp")
+    ks = ks_2samp(real_points, synthetic_points, method="asymp")
     # The asymptotic law of Kolmogorov and Smirnov, at a level that all numbers share.
-    margin = sqrt(log(2 * count / _UNLIKELY) / 2 * (1 / len(seen) + 1 / len(made)))
-    spread = float(np.abs(seen - np.median(seen)).mean())
-    away = [_way(seen, one) / spread if spread > 0 and len(one) else None for one in (made, again)]
+    margin = sqrt(log(2 * count / _UNLIKELY) / 2 * (1 / len(real_points) + 1 / len(synthetic_points)))
+    spread = float(np.abs(real_points - np.median(real_points)).mean())
+    away = [
+        _way(real_points, points) / spread if spread > 0 and len(points) else None
+        for points in (synthetic_points, repeated_points)
+    ]
     quantiles = [
-        tuple(side.value(float(point)) for point in np.quantile(one, SHARES, method="inverted_cdf"))
-        for one in (seen, made)
+        tuple(side.value(float(point)) for point in np.quantile(points, SHARES, method="inverted_cdf"))
+        for points in (real_points, synthetic_points)
     ]
     at = side.value(float(ks.statistic_location))
     return NumberDistance(side.name, float(ks.statistic), at, margin, away[0], 3 * (away[1] or 0.0), *quantiles)
 
 
-def _way(one: Floats, other: Floats) -> float:
+def _way(left: Floats, right: Floats) -> float:
     """Return the Wasserstein distance without the smaller table's outermost values and the same share of the other."""
-    outer = min(0.05, _OUTERMOST / min(len(one), len(other)))
+    outer = min(0.05, _OUTERMOST / min(len(left), len(right)))
     shares = np.linspace(outer, 1 - outer, _STEPS)
-    return float(np.abs(np.subtract(*(np.quantile(x, shares, method="inverted_cdf") for x in (one, other)))).mean())
+    return float(np.abs(np.subtract(*(np.quantile(x, shares, method="inverted_cdf") for x in (left, right)))).mean())
 
 
 def _plain(values: Sequence[Any]) -> list[Any]:

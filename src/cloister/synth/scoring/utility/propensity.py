@@ -62,46 +62,48 @@ class Propensity:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, for a file."""
-        told = {name: getattr(self, name) for name in ("model", "value", "expected", "spread")}
-        return {**told, "told apart": self.told_apart, "ratio": self.ratio if np.isfinite(self.ratio) else None}
+        figures = {name: getattr(self, name) for name in ("model", "value", "expected", "spread")}
+        return {**figures, "told apart": self.told_apart, "ratio": self.ratio if np.isfinite(self.ratio) else None}
 
 
 def propensity(real: ScoreRows, synthetic: ScoreRows, random: np.random.Generator) -> tuple[Propensity, ...]:
     """Compute pMSE with both models."""
     sklearn_or_refuse()
-    made = np.r_[np.zeros(len(real), dtype=np.int64), np.ones(len(synthetic), dtype=np.int64)]
-    return _by_regression(real, synthetic, made), _by_tree(real, synthetic, made, random)
+    classes = np.r_[np.zeros(len(real), dtype=np.int64), np.ones(len(synthetic), dtype=np.int64)]
+    return _by_regression(real, synthetic, classes), _by_tree(real, synthetic, classes, random)
 
 
-def _by_regression(real: ScoreRows, synthetic: ScoreRows, made: NDArray[np.int64]) -> Propensity:
+def _by_regression(real: ScoreRows, synthetic: ScoreRows, classes: NDArray[np.int64]) -> Propensity:
     from sklearn.linear_model import LogisticRegression
 
-    x = np.concatenate([features(one, first=False) for one in (real, synthetic)])
+    x = np.concatenate([features(rows, first=False) for rows in (real, synthetic)])
     x = x[:, x.std(axis=0) > 0]
     k = int(np.linalg.matrix_rank(x - x.mean(axis=0))) if x.size else 0
-    c, n = float(made.mean()), len(made)
+    c, n = float(classes.mean()), len(classes)
     unit = (1 - c) ** 2 * c / n
     value = 0.0
     if k:
         with warnings.catch_warnings():  # a column that separates them perfectly has no finite weight
             warnings.simplefilter("ignore")
-            model = LogisticRegression(C=1e6, solver="newton-cholesky", max_iter=50).fit(x, made)
+            model = LogisticRegression(C=1e6, solver="newton-cholesky", max_iter=50).fit(x, classes)
         value = _pmse(model.predict_proba(x)[:, 1], c)
     return Propensity("logistic regression", value, k * unit, float(np.sqrt(2 * k)) * unit, c * (1 - c))
 
 
-def _by_tree(real: ScoreRows, synthetic: ScoreRows, made: NDArray[np.int64], random: np.random.Generator) -> Propensity:
+def _by_tree(
+    real: ScoreRows, synthetic: ScoreRows, classes: NDArray[np.int64], random: np.random.Generator
+) -> Propensity:
     from sklearn.tree import DecisionTreeClassifier
 
-    x = np.concatenate([np.nan_to_num(one.points, nan=-1.0) for one in (real, synthetic)]).astype(np.float32)
-    c = float(made.mean())
+    x = np.concatenate([np.nan_to_num(rows.points, nan=-1.0) for rows in (real, synthetic)]).astype(np.float32)
+    c = float(classes.mean())
 
     def fitted(labels: NDArray[np.int64]) -> float:
-        tree = DecisionTreeClassifier(max_depth=10, min_samples_leaf=max(20, len(made) // 1000), random_state=0)
+        tree = DecisionTreeClassifier(max_depth=10, min_samples_leaf=max(20, len(classes) // 1000), random_state=0)
         return _pmse(tree.fit(x, labels).predict_proba(x)[:, 1], c)
 
-    null = np.array([fitted(random.permutation(made)) for _ in range(_SHUFFLES)])
-    return Propensity("decision tree", fitted(made), float(null.mean()), float(null.std(ddof=1)), c * (1 - c))
+    null = np.array([fitted(random.permutation(classes)) for _ in range(_SHUFFLES)])
+    return Propensity("decision tree", fitted(classes), float(null.mean()), float(null.std(ddof=1)), c * (1 - c))
 
 
 def _pmse(likely: Floats, c: float) -> float:

@@ -53,10 +53,10 @@ def shapes(real: ScoreRows, synthetic: ScoreRows) -> tuple[ColumnShape, ...]:
 
 def _shape(real: ScoreRows, synthetic: ScoreRows, j: int) -> ColumnShape:
     side = real.sides[j]
-    found = [np.bincount(one.codes[:, j], minlength=side.size) / max(len(one), 1) for one in (real, synthetic)]
-    missing = found[0][-1] + found[1][-1] > 0
+    frequencies = [np.bincount(rows.codes[:, j], minlength=side.size) / max(len(rows), 1) for rows in (real, synthetic)]
+    missing = frequencies[0][-1] + frequencies[1][-1] > 0
     labels = [label(side, code) for code in range(len(side.labels))] + (["missing"] if missing else [])
-    shares = [tuple(float(x) for x in one[: len(labels)]) for one in found]
+    shares = [tuple(float(x) for x in frequency[: len(labels)]) for frequency in frequencies]
     return ColumnShape(side.name, side.ordered, tuple(labels), shares[0], shares[1])
 
 

@@ -19,18 +19,20 @@ _TOO_CLOSE = 1.05  # 1 is as close as fresh rows, but for chance
 
 def uses(score: "Score", limits: Limits) -> Iterator[Check]:
     """Yield a check for each use."""
-    way = score.marginals[-1]
-    if way.way > 1:
-        kept = score.kept
-        if kept is None and (not score.rows["held back"] or (score.usefulness or 0.0) >= limits.usefulness):
-            kept = score.usefulness  # a bootstrap is a stricter reference than fresh rows: reaching it is good enough
-        told = "too few rows tell how much of what lies between columns is kept" if kept is None else kept_words(kept)
+    marginal = score.marginals[-1]
+    if marginal.way > 1:
+        share = score.kept
+        if share is None and (not score.rows["held back"] or (score.usefulness or 0.0) >= limits.usefulness):
+            share = score.usefulness  # a bootstrap is a stricter reference than fresh rows: reaching it is good enough
+        reason = (
+            "too few rows tell how much of what lies between columns is kept" if share is None else kept_words(share)
+        )
         yield Check(
             "marginals",
             "usefulness",
-            None if kept is None else kept >= limits.usefulness,
-            f"{way.way}-way marginals are off by {way.mean.value:.3f} on average, those of independent columns by "
-            f"{way.frames['independent']:.3f}: {told} (limit: {percent(limits.usefulness, 0)}).",
+            None if share is None else share >= limits.usefulness,
+            f"{marginal.way}-way marginals are off by {marginal.mean.value:.3f} on average, those of independent "
+            f"columns by {marginal.frames['independent']:.3f}: {reason} (limit: {percent(limits.usefulness, 0)}).",
         )
     alone = score.marginals[0]
     yield Check(
@@ -55,10 +57,10 @@ def uses(score: "Score", limits: Limits) -> Iterator[Check]:
 
 def _numbers(score: "Score", limits: Limits) -> Iterator[Check]:
     """Check the distribution of each number, value by value; the one with the largest distance is reported."""
-    known = [one for one in score.numbers if one.real]
-    if not known:
+    numbers = [number for number in score.numbers if number.real]
+    if not numbers:
         return
-    steps = [(one.ks - one.ks_margin - limits.ks, one) for one in known]
+    steps = [(number.ks - number.ks_margin - limits.ks, number) for number in numbers]
     beyond, worst = max(steps, key=lambda step: step[0])
     far = sum(step[0] > 0 for step in steps)
     middle = SHARES.index(0.5)
@@ -66,12 +68,16 @@ def _numbers(score: "Score", limits: Limits) -> Iterator[Check]:
         "KS distance",
         "usefulness",
         beyond <= 0,
-        f"of {worst.name}, the share of rows up to {worst.at} is off by {percent(worst.ks)}, the most of {len(known)} "
-        f"numbers; its median is {worst.synthetic[middle]}, in the real rows {worst.real[middle]} "
+        f"of {worst.name}, the share of rows up to {worst.at} is off by {percent(worst.ks)}, the most of "
+        f"{len(numbers)} numbers; its median is {worst.synthetic[middle]}, in the real rows {worst.real[middle]} "
         f"(limit: {percent(limits.ks + worst.ks_margin)}, chance included)"
         f"{f'; {far} numbers are beyond it' if far > 1 else ''}.",
     )
-    moved = [(one.wasserstein - one.wasserstein_margin - limits.wasserstein, one) for one in known if one.wasserstein]
+    moved = [
+        (number.wasserstein - number.wasserstein_margin - limits.wasserstein, number)
+        for number in numbers
+        if number.wasserstein
+    ]
     if moved:
         beyond, worst = max(moved, key=lambda step: step[0])
         yield Check(
@@ -85,7 +91,7 @@ def _numbers(score: "Score", limits: Limits) -> Iterator[Check]:
 
 
 def _told_apart(score: "Score", limit: float) -> Check:
-    worst = max(score.propensity, key=lambda one: one.told_apart)
+    worst = max(score.propensity, key=lambda model: model.told_apart)
     return Check(
         "propensity",
         "usefulness",
@@ -96,44 +102,47 @@ def _told_apart(score: "Score", limit: float) -> Check:
 
 
 def _correlations(score: "Score", limit: float) -> Iterator[Check]:
-    found = score.correlations
-    off = [] if found is None else found.off_by(0.0)
+    dependence = score.correlations
+    off = [] if dependence is None else dependence.off_by(0.0)
     if not off:
         return
-    one, other, there, here = off[0]
+    first, second, real, synthetic = off[0]
     beyond = limit + _by_chance(score)
     yield Check(
         "correlations",
         "usefulness",
-        abs(here - there) <= beyond,
-        f"{one} and {other} have {there:.2f} in the real rows and {here:.2f} here, the farthest off "
+        abs(synthetic - real) <= beyond,
+        f"{first} and {second} have {real:.2f} in the real rows and {synthetic:.2f} here, the farthest off "
         f"(limit: {beyond:.2f} apart, chance included).",
     )
 
 
 def _by_chance(score: "Score") -> float:
     """Return three standard errors of the difference of two correlations, at most."""
-    real, made, _ = score.rows.values()
-    return 3 * math.sqrt(1 / real + 1 / made)
+    real, synthetic, _ = score.rows.values()
+    return 3 * math.sqrt(1 / real + 1 / synthetic)
 
 
 def notes(score: "Score") -> Iterator[Check]:
     """Yield notes for a reader, which have no limit."""
     if not score.propensity:
         yield Check("propensity", "note", None, "no model was asked to tell the tables apart: it needs scikit-learn.")
-    found = score.correlations
-    if found is None or found.worst is None:
+    dependence = score.correlations
+    if dependence is None or dependence.worst is None:
         return
     far = max(_FAR, _by_chance(score))
-    off = found.off_by(far)
+    off = dependence.off_by(far)
     if off:
-        one, other, there, here = off[0]
+        first, second, real, synthetic = off[0]
         more = f" So are {len(off) - 1} more pairs." if len(off) > 2 else " So is one more pair." if off[1:] else ""
-        text = f"{one} and {other} have {there:.2f} in the real rows and {here:.2f} here: off by more than {far:.2g}."
+        text = (
+            f"{first} and {second} have {real:.2f} in the real rows and {synthetic:.2f} here: off by more than "
+            f"{far:.2g}."
+        )
         yield Check("correlations", "note", None, text + more)
 
 
 def kept_words(kept: float) -> str:
     """Describe the kept share of the dependence between columns; a share well above 1 is reported as too close."""
-    told = f"{percent(min(1.0, max(0.0, kept)), 0)} of what lies between columns is kept"
-    return told if kept < _TOO_CLOSE else f"{told}, and it is closer to these very rows than fresh ones would be"
+    text = f"{percent(min(1.0, max(0.0, kept)), 0)} of what lies between columns is kept"
+    return text if kept < _TOO_CLOSE else f"{text}, and it is closer to these very rows than fresh ones would be"

@@ -85,12 +85,12 @@ class Compared:
 
         Privacy: moves by at most `survey.most_parts` if one unit is added or removed.
         """
-        shape = [self.domain.shape[place] for place in places]
-        joint = np.ravel_multi_index(tuple(self.cells[table][:, place] for place in places), shape)
-        found, counts = np.unique(joint, return_counts=True)
+        shape = [self.domain.shape[column] for column in places]
+        joint = np.ravel_multi_index(tuple(self.cells[table][:, column] for column in places), shape)
+        occupied, counts = np.unique(joint, return_counts=True)
         [(_, exact)] = survey.counted([places])
         # Only cells that occur in either: large domains have too many to list.
-        cells, where = np.unique(np.concatenate([exact.cells, found]), return_inverse=True)
+        cells, where = np.unique(np.concatenate([exact.cells, occupied]), return_inverse=True)
         far = np.zeros(len(cells), dtype=np.int64)
         np.add.at(far, where[: len(exact.cells)], exact.numbers * (survey.parts // survey.whole))
         np.subtract.at(far, where[len(exact.cells) :], _scaled(counts, len(joint), total))
@@ -155,26 +155,30 @@ def compare_with(
         raise BadInput("this is paid for by a Cloister dataset: cl.open(source, schema=…, budget=…).")
     check_names("columns", columns)
     check_flag("released", released)
-    private = [_was_released(one, data, released) for one in tables]
-    given = [source_of(one) for one in tables]
-    if not given or not all(hasattr(one, "column_names") or hasattr(one, "columns") for one in given):
+    private = [_was_released(synthetic, data, released) for synthetic in tables]
+    sources = [source_of(synthetic) for synthetic in tables]
+    if not sources or not all(hasattr(source, "column_names") or hasattr(source, "columns") for source in sources):
         raise BadInput("give synthetic tables as such, as Arrow tables or as frames. Read files first.")
     name = data.relation(table, []).table
-    seen = [one for one, term in data.columns(name).items() if not term.unit]
-    shared = [one for one in seen if all(one in _names(each) for each in given)] if columns is None else list(columns)
+    available = [column for column, term in data.columns(name).items() if not term.unit]
+    shared = (
+        [column for column in available if all(column in _names(source) for source in sources)]
+        if columns is None
+        else list(columns)
+    )
     domain, relation = read_domain(data, table=name, columns=shared, bins=bins)
     facts = {axis.name: relation.columns[axis.name] for axis in domain.modelled}
-    cells = tuple(_placed(view_of(one, Table(name, facts), facts), domain) for one in given)
+    cells = tuple(_placed(view_of(source, Table(name, facts), facts), domain) for source in sources)
     return Compared(domain, relation, cells, all(private))
 
 
 def _placed(rows: Any, domain: Domain) -> NDArray[np.int64]:
     """Return the cells of the rows whose values the schema knows; refuse a table without any."""
     placed = np.column_stack([axis.place(rows.column(axis.name)) for axis in domain.modelled])
-    known: NDArray[np.int64] = placed[(placed >= 0).all(axis=1)]
-    if not len(known):
+    valid: NDArray[np.int64] = placed[(placed >= 0).all(axis=1)]
+    if not len(valid):
         raise BadSchema("a synthetic table has no row whose values the schema knows. Check its columns.")
-    return known
+    return valid
 
 
 def _was_released(table: Any, data: PrivateData, released: bool) -> bool:
@@ -275,8 +279,8 @@ def buy_rows(survey: Measurer, loss: Any, sure: str = "0.95") -> RowCount:
         [(_, counts)] = survey.counted([(0,)])
         return one_number(int(counts.numbers.sum()) * (parts // survey.whole))
 
-    found, margin = int(survey.meter.release(look, noise)[0]), int(noise.margin(sure))
-    total = min(max(parts, found), _LARGEST)
-    value, low, high = (one / parts for one in (found, max(0, found - margin), found + margin))
+    noisy, margin = int(survey.meter.release(look, noise)[0]), int(noise.margin(sure))
+    total = min(max(parts, noisy), _LARGEST)
+    value, low, high = (count / parts for count in (noisy, max(0, noisy - margin), noisy + margin))
     # Shares of n rows differ by at most d/2n from shares of n + d rows, whatever the columns.
-    return RowCount(total, Interval(value, low, high), (margin + abs(found - total)) / (2 * total))
+    return RowCount(total, Interval(value, low, high), (margin + abs(noisy - total)) / (2 * total))
