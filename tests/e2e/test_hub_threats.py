@@ -679,6 +679,23 @@ def test_an_older_policy_cannot_be_put_back_as_the_newest(town):
     assert ask(town, "ada", hub_world.COUNT).status_code == 404
 
 
+def test_a_policy_that_was_deleted_does_not_put_the_one_before_in_force(town):
+    assert ask(town, "ada", hub_world.COUNT).status_code == 200
+    with town.hub.database.writing() as session:
+        dataset = datasets.find(session, "visits")
+        first = session.scalars(sa.select(Policy).where(Policy.dataset_id == dataset.id)).one()
+        strict = first.text.replace("organisations: [University]", "organisations: [Academy]")
+        publish(town.hub, session, town.people["owner"], dataset, strict)
+    with town.hub.database.writing() as session:
+        session.execute(sa.delete(Policy).where(Policy.number == 2))
+    assert ask(town, "ada", hub_world.COUNT).status_code == 404
+    assert "is not what was published last, so nothing is allowed" in town.ask("owner", "GET", "/datasets/visits").text
+    with town.hub.database.writing() as session:
+        dataset = datasets.find(session, "visits")
+        assert publish(town.hub, session, town.people["owner"], dataset, first.text) == 3
+    assert ask(town, "ada", hub_world.COUNT).status_code == 200
+
+
 def test_a_budget_raised_in_the_database_does_not_bind_the_ledger(town):
     assert ask(town, "ada", hub_world.COUNT).status_code == 200  # now the account is open in this process
     with town.hub.database.writing() as session:

@@ -1,14 +1,17 @@
 """Versions of a dataset's policy in the hub's database: the newest is in force, and every version stays.
 
-The signature is checked at every read, and a policy with an invalid signature allows nothing. No version can change the
-lifetime budget: it was promised to the people in the data when the account was opened.
+The signature is checked at every read, and a policy with an invalid signature allows nothing. The ledger notes the
+newest number, so that an older version allows nothing when a newer one was deleted from the database. No version can
+change the lifetime budget: it was promised to the people in the data when the account was opened.
 """
 
 import difflib
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
+from sqlalchemy import event
 from sqlalchemy.orm import Session
 
 from cloister.data.schema import Schema
@@ -16,7 +19,7 @@ from cloister.hub.core import models
 from cloister.hub.policy import signature as envelope
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.text.reader import read
-from cloister.privacy.errors import BadPolicy, BadSchema, Denied, NotHere, NotNow
+from cloister.privacy.errors import BadPolicy, BadSchema, Denied, NotHere, NotNow, RolledBack, StoreFailed
 from cloister.privacy.loss import Loss
 
 if TYPE_CHECKING:
@@ -51,12 +54,32 @@ def current(hub: "Hub", session: Session, dataset: models.Dataset) -> tuple[Poli
 
     Raises:
         NotHere: the dataset has none, so nothing is allowed.
-        BadPolicy: the stored one is not what was published, so nothing is allowed.
+        BadPolicy: the stored one is not what was published, or not the newest, so nothing is allowed.
     """
     page = newest(session, dataset)
     if page is None:
         raise NotHere(f"{dataset.name} has no policy, so nothing is allowed.")
-    return _checked(hub, dataset, page), page.number
+    policy = _checked(hub, dataset, page)
+    noted = hub.ledger.noted(_subject(dataset.name))
+    if page.number < noted:
+        raise BadPolicy(
+            f"policy {noted} of {dataset.name} was published and is missing. Nothing is allowed until its owner "
+            "publishes it again."
+        )
+    if page.number > noted:  # an older version of Cloister published it, or the process ended before the note
+        _note(hub, dataset.name, page.number)
+    return policy, page.number
+
+
+def _subject(name: str) -> str:
+    """Return the subject under which the ledger notes the newest policy of a dataset."""
+    return f"policy of {name}"
+
+
+def _note(hub: "Hub", name: str, number: int) -> None:
+    """Note the newest policy of a dataset in the ledger. One that was rolled back spends nothing, and notes nothing."""
+    with suppress(RolledBack, StoreFailed):
+        hub.ledger.note(_subject(name), number)
 
 
 def version(hub: "Hub", session: Session, dataset: models.Dataset, number: int) -> tuple[Policy, models.Policy]:
@@ -110,15 +133,17 @@ def publish(
     if policy.dataset != dataset.name:
         raise BadPolicy(f"the page is for the dataset {policy.dataset}, not for {dataset.name}. Change its first line.")
     _keep_budget(dataset, policy)
-    number, signature = last + 1, ""
+    number = max(last, hub.ledger.noted(_subject(dataset.name))) + 1
     signature = envelope.sign(hub.key, dataset.name, number, text)
     session.add(models.Policy(dataset_id=dataset.id, number=number, text=text, signature=signature, made_by=person.id))
     session.flush()
+    name = dataset.name
+    event.listen(session, "after_commit", lambda _: _note(hub, name, number), once=True)
     hub.audit.write(
         session,
         person.id,
         "policy.published",
-        f"dataset/{dataset.name}",
+        f"dataset/{name}",
         number=number,
         hash=envelope.digest(hub.key, dataset.name, number, text),
     )

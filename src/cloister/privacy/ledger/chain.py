@@ -197,6 +197,7 @@ class ChainReader:
         self._lock = threading.Lock()
         self._head: Head | None = None
         self._balances: dict[str, Balance] = {}
+        self._notes: dict[str, int] = {}
 
     def follow(self, tables: "Tables") -> Head | None:
         """Read up to the newest entry; return its head, or None for an empty ledger."""
@@ -227,6 +228,9 @@ class ChainReader:
             opened = entry.kind == "open"
             rules = Rules.from_json(entry.detail) if opened else self._balances[line.account].rules
             self._balances[line.account] = Balance(rules, line.spent)
+        if entry.kind == "note":
+            about, number = entry.detail["about"], entry.detail["number"]
+            self._notes[about] = max(number, self._notes.get(about, number))
         return entry
 
     def balance(self, key: str) -> Balance:
@@ -234,6 +238,10 @@ class ChainReader:
         if key not in self._balances:
             raise AccountMismatch(f"there is no account {key} in this ledger. Open it with open_account(name, budget).")
         return self._balances[key]
+
+    def noted(self, about: str) -> int:
+        """Return the highest number that was noted about a subject, as of the last `follow`; 0 if there is none."""
+        return self._notes.get(about, 0)
 
     def accounts(self) -> list[str]:
         """Return the keys of all accounts."""

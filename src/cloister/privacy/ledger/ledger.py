@@ -160,6 +160,16 @@ class Ledger:
         opened = self._keys()
         return [self._reader.balance(key) for key in keys if key in opened]
 
+    def note(self, about: str, number: int) -> Entry:
+        """Note a number that only grows, such as that of the newest version of a text that is kept elsewhere."""
+        with self._writing() as page:
+            return page.append("note", detail={"about": about, "number": number})
+
+    def noted(self, about: str) -> int:
+        """Return the highest number that was noted about a subject; 0 if there is none."""
+        self._keys()
+        return self._reader.noted(about)
+
     def _keys(self) -> list[str]:
         """Return the keys of all accounts, after reading up to the newest entry."""
         with self._store.reading() as tables:

@@ -141,6 +141,7 @@ class _Replay:
             "commit": self._commit,
             "void": self._void,
             "head-shown": self._nothing,
+            "note": self._nothing,
         }[entry.kind](entry)
 
     def _nothing(self, entry: Entry) -> None:
