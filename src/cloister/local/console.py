@@ -47,35 +47,36 @@ def advised(
     size = len(names) if names is not None else domain
     assert size is not None
     if up_to is None:
-        found = [advise(size, loss, people, most_bits) for loss in losses]
+        advice = [advise(size, loss, people, most_bits) for loss in losses]
     else:
-        found = [ChooseUpTo(size, up_to).advise(loss, people, most_bits) for loss in losses]
-    return _shown(name, found, people, names)
+        advice = [ChooseUpTo(size, up_to).advise(loss, people, most_bits) for loss in losses]
+    return _shown(name, advice, people, names)
 
 
-def _one_grid(found: Sequence[Advice], most_bits: int | None) -> list[Advice]:
+def _one_grid(advice: Sequence[Advice], most_bits: int | None) -> list[Advice]:
     """Advise one mechanism for all levels of a number: the levels of a question take the same answers.
 
     It minimises the largest ratio, over the levels, of its error to the least error.
     """
-    if len({type(one.best) for one in found}) == 1:
-        return list(found)
-    short = [[line for line in one.table if most_bits is None or line.bits <= most_bits] for one in found]
-    lines = [{line.label: line for line in one} for one in short]
-    shared = [label for label in lines[0] if all(label in one for one in lines)]
+    if len({type(entry.best) for entry in advice}) == 1:
+        return list(advice)
+    short = [[line for line in entry.table if most_bits is None or line.bits <= most_bits] for entry in advice]
+    lines = [{line.label: line for line in table} for table in short]
+    shared = [label for label in lines[0] if all(label in table for table in lines)]
     worst = {
-        label: max(own[label].mse / one.table[0].mse for own, one in zip(lines, found, strict=True)) for label in shared
+        label: max(table[label].mse / entry.table[0].mse for table, entry in zip(lines, advice, strict=True))
+        for label in shared
     }
     if not shared:
         raise BadInput(f"no mechanism answers at all of these levels in {most_bits} bits. Allow more.")
     chosen = min(shared, key=lambda label: worst[label])
-    return [replace(one, best=own[chosen].mechanism) for own, one in zip(lines, found, strict=True)]
+    return [replace(entry, best=table[chosen].mechanism) for table, entry in zip(lines, advice, strict=True)]
 
 
-def _shown(name: str, found: Sequence[Any], people: int, names: Sequence[str] | None) -> tuple[Question, str]:
+def _shown(name: str, advice: Sequence[Any], people: int, names: Sequence[str] | None) -> tuple[Question, str]:
     """Return the question with the advised mechanisms, and the tables behind them."""
-    tables = [f"epsilon {show(one.best.epsilon)}, {people:,} people\n{one}" for one in found]
-    return Question(name, [one.best for one in found], names), "\n".join(tables)
+    tables = [f"epsilon {show(entry.best.epsilon)}, {people:,} people\n{entry}" for entry in advice]
+    return Question(name, [entry.best for entry in advice], names), "\n".join(tables)
 
 
 def same_questions(collection: Collection, asked: Sequence[Question]) -> Collection:
@@ -87,45 +88,45 @@ def same_questions(collection: Collection, asked: Sequence[Question]) -> Collect
 
 def findings(collection: Collection, only: str | None, **how: Any) -> list[Finding]:
     """Return the findings of one question, or of every question with answers."""
-    asked = [only] if only else [name for name in collection.questions if collection.counts(name)]
-    if not asked:
+    names = [only] if only else [name for name in collection.questions if collection.counts(name)]
+    if not names:
         raise BadInput("no report was counted, so there is nothing to estimate.")
-    return [collection.estimate(name, **how) for name in asked]
+    return [collection.estimate(name, **how) for name in names]
 
 
 def true_shares(found: Sequence[Finding], path: Path) -> dict[str, Floats]:
     """Return the truth for each question of a table of true answers. For lessons."""
     rows = list(read_rows(path))
-    return {one.question.id: truth(one.question, rows) for one in found}
+    return {finding.question.id: truth(finding.question, rows) for finding in found}
 
 
 def written(found: Sequence[Finding], truths: Mapping[str, Floats], as_json: bool) -> str:
     """Return findings as tables, or as JSON."""
     if not as_json:
-        parts = [f"{one}{_beside(one, truths.get(one.question.id))}" for one in found]
+        parts = [f"{finding}{_beside(finding, truths.get(finding.question.id))}" for finding in found]
         return "\n\n".join(parts)
-    told = []
-    for one in found:
+    entries = []
+    for finding in found:
         facts: dict[str, Any] = {
-            "question": one.question.id,
-            "n": one.raw.n,
-            "confidence": one.raw.confidence,
-            "private": one.raw.private,
-            "weights": dict(one.weights),
-            "selection": one.selection,
-            "poisoning": {"fakes": one.poisoning.fakes, "up": one.poisoning.up, "down": one.poisoning.down},
-            "shares": one.rows(),
+            "question": finding.question.id,
+            "n": finding.raw.n,
+            "confidence": finding.raw.confidence,
+            "private": finding.raw.private,
+            "weights": dict(finding.weights),
+            "selection": finding.selection,
+            "poisoning": {"fakes": finding.poisoning.fakes, "up": finding.poisoning.up, "down": finding.poisoning.down},
+            "shares": finding.rows(),
         }
-        if one.question.id in truths:
-            facts["truth (a lesson, not private)"] = truths[one.question.id].tolist()
-        told.append(facts)
-    return json.dumps(told, indent=2)
+        if finding.question.id in truths:
+            facts["truth (a lesson, not private)"] = truths[finding.question.id].tolist()
+        entries.append(facts)
+    return json.dumps(entries, indent=2)
 
 
-def _beside(finding: Finding, known: Floats | None) -> str:
-    if known is None:
+def _beside(finding: Finding, true_values: Floats | None) -> str:
+    if true_values is None:
         return ""
     rows = finding.rows()
-    inside = sum(row["low"] <= share <= row["high"] for row, share in zip(rows, known, strict=True))
-    shares = ", ".join(f"{row['value']} {share:.4f}" for row, share in zip(rows, known, strict=True))
-    return f"\n  truth (a lesson, not private): {shares}; {inside} of {len(known)} lie in their intervals."
+    inside = sum(row["low"] <= share <= row["high"] for row, share in zip(rows, true_values, strict=True))
+    shares = ", ".join(f"{row['value']} {share:.4f}" for row, share in zip(rows, true_values, strict=True))
+    return f"\n  truth (a lesson, not private): {shares}; {inside} of {len(true_values)} lie in their intervals."

@@ -19,16 +19,16 @@ _SHAPES = {_RAW: "circle", _PROJECTED: "diamond", _TRUTH: "cross"}
 
 def draw(findings: Sequence[Finding], path: Path | str, truths: Mapping[str, Floats] | None = None) -> None:
     """Write a chart of all findings as SVG, PNG or HTML, by the file's extension."""
-    place = Path(path)
-    if place.suffix not in (".svg", ".png", ".html"):
+    file = Path(path)
+    if file.suffix not in (".svg", ".png", ".html"):
         raise BadInput("a chart is written as .svg, .png or .html; give its name such an ending.")
-    parts = [chart(one, (truths or {}).get(one.question.id)) for one in findings]
-    if place.suffix == ".html":
-        place.write_text(to_html(parts), encoding="utf-8")
-    elif place.suffix == ".svg":
-        place.write_text(to_svg(altair().vconcat(*parts)), encoding="utf-8")
+    parts = [chart(finding, (truths or {}).get(finding.question.id)) for finding in findings]
+    if file.suffix == ".html":
+        file.write_text(to_html(parts), encoding="utf-8")
+    elif file.suffix == ".svg":
+        file.write_text(to_svg(altair().vconcat(*parts)), encoding="utf-8")
     else:
-        place.write_bytes(to_png(altair().vconcat(*parts)))
+        file.write_bytes(to_png(altair().vconcat(*parts)))
 
 
 def chart(finding: Finding, truth: Floats | None = None) -> Any:
@@ -38,8 +38,12 @@ def chart(finding: Finding, truth: Floats | None = None) -> Any:
     kinds = [kind for kind in _COLOURS if any(point["kind"] == kind for point in points)]
     names = [row["value"] for row in finding.rows()]
     kind = {
-        "color": alt.Color("kind:N", scale=alt.Scale(domain=kinds, range=[_COLOURS[one] for one in kinds]), title=None),
-        "shape": alt.Shape("kind:N", scale=alt.Scale(domain=kinds, range=[_SHAPES[one] for one in kinds]), title=None),
+        "color": alt.Color(
+            "kind:N", scale=alt.Scale(domain=kinds, range=[_COLOURS[label] for label in kinds]), title=None
+        ),
+        "shape": alt.Shape(
+            "kind:N", scale=alt.Scale(domain=kinds, range=[_SHAPES[label] for label in kinds]), title=None
+        ),
     }
     level = sum(len(name) for name in names) <= 60
     across = alt.X(
@@ -68,10 +72,10 @@ def _axis(finding: Finding) -> str:
 
 def _points(finding: Finding, truth: Floats | None) -> list[dict[str, Any]]:
     points = []
-    for place, row in enumerate(finding.rows()):
+    for index, row in enumerate(finding.rows()):
         name = {"value": row["value"]}
         points.append({**name, "kind": _RAW, "share": row["raw"], "low": row["low"], "high": row["high"]})
         points.append({**name, "kind": _PROJECTED, "share": row["projected"]})
         if truth is not None:
-            points.append({**name, "kind": _TRUTH, "share": float(truth[place])})
+            points.append({**name, "kind": _TRUTH, "share": float(truth[index])})
     return points

@@ -44,7 +44,7 @@ def combine(
     Privacy: post-processing. Publish the number of people at each level only in aggregate: the choice of a more private
         level may itself reveal something (spec ERR-17).
     """
-    if estimates and all(isinstance(one, MeanEstimate) for one in estimates):
+    if estimates and all(isinstance(estimate, MeanEstimate) for estimate in estimates):
         means = _checked_means(cast(Sequence[MeanEstimate], estimates))
         return pooled(means, _weighed(means, weights), confidence)
     groups = _checked(cast(Sequence[Estimate], estimates))
@@ -76,18 +76,18 @@ def selection(estimates: Sequence[Estimate] | Sequence[MeanEstimate]) -> float:
     """
     from scipy.special import chdtrc  # here, because scipy takes longer to import than this package
 
-    if estimates and all(isinstance(one, MeanEstimate) for one in estimates):
+    if estimates and all(isinstance(estimate, MeanEstimate) for estimate in estimates):
         numbers = _checked_means(cast(Sequence[MeanEstimate], estimates))
-        found = np.stack([np.atleast_1d(group.mean) for group in numbers])
+        observed = np.stack([np.atleast_1d(group.mean) for group in numbers])
         spread = np.stack([np.atleast_1d(group.population_error) ** 2 for group in numbers])
     else:
         shares = _checked(cast(Sequence[Estimate], estimates))
-        found = np.stack([group.frequencies for group in shares])
-        likely = np.clip(found.mean(axis=0), 0.0, 1.0)
+        observed = np.stack([group.frequencies for group in shares])
+        likely = np.clip(observed.mean(axis=0), 0.0, 1.0)
         spread = np.stack([group.standard_error**2 + likely * (1 - likely) / group.n for group in shares])
-    centre = (found / spread).sum(axis=0) / (1 / spread).sum(axis=0)
-    distance = ((found - centre) ** 2 / spread).sum(axis=0)
-    return float(min(1.0, found.shape[1] * chdtrc(len(found) - 1, distance).min()))
+    centre = (observed / spread).sum(axis=0) / (1 / spread).sum(axis=0)
+    distance = ((observed - centre) ** 2 / spread).sum(axis=0)
+    return float(min(1.0, observed.shape[1] * chdtrc(len(observed) - 1, distance).min()))
 
 
 def _weighed(groups: Sequence[Estimate] | Sequence[MeanEstimate], weights: Weights) -> Floats:
@@ -109,7 +109,8 @@ def _variance(group: Estimate | MeanEstimate) -> float:
 def _checked(estimates: Sequence[Estimate]) -> list[Estimate]:
     groups = list(estimates)
     if not groups or any(
-        not isinstance(one, Estimate) or not one.raw or one.mechanism is None or one.spread is None for one in groups
+        not isinstance(group, Estimate) or not group.raw or group.mechanism is None or group.spread is None
+        for group in groups
     ):
         raise BadInput("combine raw estimates, one for each level; project the result.")
     if len({(len(group.frequencies), group.values is None, group.most) for group in groups}) > 1:

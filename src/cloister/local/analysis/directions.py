@@ -45,11 +45,11 @@ def discriminant(public_rows: Any, public_labels: Any, count: int, ridge: float 
         raise BadInput(f"{classes.size} classes are told apart by at most {classes.size - 1} directions.")
     codes, centre = classes.codes(labels), rows.mean(axis=0)
     between, within = (np.zeros((rows.shape[1], rows.shape[1])) for _ in range(2))
-    for one in range(classes.size):
-        own = rows[codes == one]
-        step = own.mean(axis=0) - centre
-        between += len(own) * np.outer(step, step)
-        within += (own - own.mean(axis=0)).T @ (own - own.mean(axis=0))
+    for code in range(classes.size):
+        members = rows[codes == code]
+        step = members.mean(axis=0) - centre
+        between += len(members) * np.outer(step, step)
+        within += (members - members.mean(axis=0)).T @ (members - members.mean(axis=0))
     within += ridge * np.trace(within) / len(within) * np.eye(len(within))
     _, directions = eigh(between, within)
     chosen = directions[:, ::-1][:, : _count(count, rows.shape[1])]

@@ -49,7 +49,7 @@ class Finding:
         """The number of people at the least private level that would give the same error: the cost of mixing."""
         groups = list(self.levels.values())
         share = list(self.weights.values())
-        error = sum(part**2 * one.mechanism.mse(one.n) for part, one in zip(share, groups, strict=True))
+        error = sum(part**2 * group.mechanism.mse(group.n) for part, group in zip(share, groups, strict=True))
         return float(groups[-1].mechanism.mse(1) / error)
 
     def projected(self, method: Projection = "norm-sub") -> Any:
@@ -64,18 +64,20 @@ class Finding:
 
         Stated at the weakest level. The result names the trusted party and the readers it protects against.
         """
-        return shuffled_levels([(one.mechanism, one.n) for one in self.levels.values()], delta)
+        return shuffled_levels([(group.mechanism, group.n) for group in self.levels.values()], delta)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per value (name, raw share with interval, projected share), or one row for a mean."""
         names, better = self.question.names, self.projected()
         if isinstance(self.raw, MeanEstimate):
-            columns: Any = [[one] for one in (self.raw.mean, self.raw.standard_error, *self.raw.interval, better.mean)]
+            columns: Any = [
+                [number] for number in (self.raw.mean, self.raw.standard_error, *self.raw.interval, better.mean)
+            ]
         else:
             columns = self.raw.frequencies, self.raw.standard_error, *self.raw.interval, better.frequencies
         keys = ("raw", "standard error", "low", "high", "projected")
         return [
-            {"value": name, **{key: float(one) for key, one in zip(keys, row, strict=True)}}
+            {"value": name, **{key: float(number) for key, number in zip(keys, row, strict=True)}}
             for name, *row in zip(names, *columns, strict=True)
         ]
 
@@ -91,7 +93,7 @@ class Finding:
             lines.append(f"  {row['value']:{wide}} {share}")
         if len(self.levels) > 1:
             parts = [
-                f"{level}: {one.n:,} people, weight {self.weights[level]:.3f}" for level, one in self.levels.items()
+                f"{level}: {group.n:,} people, weight {self.weights[level]:.3f}" for level, group in self.levels.items()
             ]
             lines.append(f"  levels (epsilon) {'; '.join(parts)}")
             lines.append(f"  as exact as {self.effective:,.0f} people at epsilon {list(self.levels)[-1]} would be")
@@ -132,15 +134,17 @@ def find(
     """
     if not counts:
         raise BadInput(f"no report on {question.id} was counted, so there is nothing to estimate.")
-    each: dict[str, Any] = {level: one.mechanism.estimate(one, confidence) for level, one in counts.items()}
-    distributions = {level: one for level, one in each.items() if isinstance(one, DistributionEstimate)}
-    for level, whole in distributions.items():
-        each[level] = mean_of(whole.mechanism, counts[level], confidence)
+    each: dict[str, Any] = {
+        level: level_counts.mechanism.estimate(level_counts, confidence) for level, level_counts in counts.items()
+    }
+    distributions = {level: estimate for level, estimate in each.items() if isinstance(estimate, DistributionEstimate)}
+    for level, distribution in distributions.items():
+        each[level] = mean_of(distribution.mechanism, counts[level], confidence)
     groups = list(each.values())
-    if not all(isinstance(one, Estimate | MeanEstimate) for one in groups):
+    if not all(isinstance(group, Estimate | MeanEstimate) for group in groups):
         raise BadInput(f"{question.id} asks for an order. Estimate each level with its own mechanism.")
     share = _weights(groups, weights)
-    people = sum(one.n for one in groups)
+    people = sum(group.n for group in groups)
     return Finding(
         question=question,
         raw=combine(groups, weights, confidence) if len(groups) > 1 else groups[0],
@@ -156,23 +160,23 @@ def _weights(groups: list[Any], weights: str) -> list[float]:
     """Return the weights of `combine`: from public facts alone."""
     if weights not in ("variance", "people"):
         raise BadInput(f"weights are 'variance' or 'people', got {weights!r:.40}.")
-    sizes = [float(one.n) if weights == "people" else 1 / one.mechanism.mse(one.n) for one in groups]
+    sizes = [float(group.n) if weights == "people" else 1 / group.mechanism.mse(group.n) for group in groups]
     return [size / sum(sizes) for size in sizes]
 
 
 def _poisoning(groups: list[Any], share: list[float], fakes: int) -> Poisoning:
     """Bound made-up reports at the level where a report weighs most; when that has no reports left, the next."""
-    people = sum(one.n for one in groups)
+    people = sum(group.n for group in groups)
     if isinstance(fakes, bool) or not isinstance(fakes, int) or not 0 <= fakes <= people:
         raise BadInput("fakes must be a whole number of reports, at most all of them.")
-    alone = [_alone(one.mechanism, one.n) for one in groups]
+    alone = [_alone(group.mechanism, group.n) for group in groups]
 
     def most(which: str) -> float:
-        reach = [part * float(getattr(one, which)) for part, one in zip(share, alone, strict=True)]
+        reach = [part * float(getattr(effect, which)) for part, effect in zip(share, alone, strict=True)]
         left, moved = fakes, 0.0
         for group in np.argsort(reach)[::-1]:
-            here = min(left, groups[group].n)
-            left, moved = left - here, moved + here * reach[group]
+            count = min(left, groups[group].n)
+            left, moved = left - count, moved + count * reach[group]
         return moved
 
     return Poisoning(fakes, people, most("up"), most("down"), 1, most("up"), most("honest"))

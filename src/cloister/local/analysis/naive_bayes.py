@@ -51,31 +51,31 @@ class Beliefs:
     def scores(self, read: list[NDArray[Any]]) -> Floats:
         """Return ln P(class, row), one row a person. `read` holds columns as codes, or as numbers in [-1, 1]."""
         total = np.tile(np.log(self.prior), (len(read[0]), 1))
-        for place, table in self.tables.items():
-            total += np.log(table).T[read[place]]
-        for place, mean in self.means.items():
-            spread = self.variances[place]
-            total -= 0.5 * (np.log(spread) + (read[place][:, None] - mean) ** 2 / spread)
+        for column, table in self.tables.items():
+            total += np.log(table).T[read[column]]
+        for column, mean in self.means.items():
+            spread = self.variances[column]
+            total -= 0.5 * (np.log(spread) + (read[column][:, None] - mean) ** 2 / spread)
         return total
 
 
 def count(form: Form, answers: Iterable[FormAnswer]) -> tuple[list[Counts], int]:
     """Count each question's reports, and the answers to no question of the form."""
-    found = [aggregate(question.oracle, []) for question in form.questions]
+    counts = [aggregate(question.oracle, []) for question in form.questions]
     strange = 0
-    for one in answers:
-        place = getattr(one, "question", None)
-        if isinstance(place, int) and not isinstance(place, bool) and 0 <= place < len(found):
-            found[place] = found[place] + aggregate(form.questions[place].oracle, one.reports)
+    for form_answer in answers:
+        index = getattr(form_answer, "question", None)
+        if isinstance(index, int) and not isinstance(index, bool) and 0 <= index < len(counts):
+            counts[index] = counts[index] + aggregate(form.questions[index].oracle, form_answer.reports)
         else:
             strange += 1
-    return found, strange
+    return counts, strange
 
 
 def estimates(form: Form, counts: list[Counts]) -> tuple[Estimate | None, ...]:
     """Return the raw, unbiased estimate of every question; None for one without answers."""
     pairs = zip(form.questions, counts, strict=True)
-    return tuple(estimate(question.oracle, held) if held.n else None for question, held in pairs)
+    return tuple(estimate(question.oracle, tally) if tally.n else None for question, tally in pairs)
 
 
 def beliefs(form: Form, found: tuple[Estimate | None, ...], floor: float, shared: bool) -> Beliefs:
@@ -87,27 +87,27 @@ def beliefs(form: Form, found: tuple[Estimate | None, ...], floor: float, shared
         floor: the least variance of a number, as a share of the squared half-width of its bounds.
         shared: whether all classes have one variance.
     """
-    if all(one is None for one in found):
+    if all(result is None for result in found):
         raise BadInput("no report was counted, so there is nothing to learn from.")
     k = form.classes.size
     prior = _prior(form, found)
-    tables = {place: np.full((k, column.size), 1 / column.size) for place, column in _listed(form)}
+    tables = {index: np.full((k, column.size), 1 / column.size) for index, column in _listed(form)}
     firsts: dict[int, tuple[Floats, float]] = {}
     seconds: dict[int, tuple[Floats, float]] = {}
-    for question, one in zip(form.questions, found, strict=True):
-        if one is None or question.about == "class":
+    for question, result in zip(form.questions, found, strict=True):
+        if result is None or question.about == "class":
             continue
         if question.about == "joint":
-            place = question.columns[0]
-            tables[place] = conditional(one.frequencies.reshape(-1, k), _noise(one), one.n, prior)
+            index = question.columns[0]
+            tables[index] = conditional(result.frequencies.reshape(-1, k), _noise(result), result.n, prior)
         else:
-            kept = firsts if question.about == "numbers" else seconds
-            for place, mean in zip(question.columns, one.frequencies.reshape(-1, k), strict=True):
-                kept[place] = mean, _noise(one)
+            moments = firsts if question.about == "numbers" else seconds
+            for index, mean in zip(question.columns, result.frequencies.reshape(-1, k), strict=True):
+                moments[index] = mean, _noise(result)
     means, variances = {}, {}
-    for place in (place for place, column in enumerate(form.columns) if isinstance(column, Span)):
-        if place in firsts and place in seconds:  # a column without answers carries no evidence
-            means[place], variances[place] = _normal(firsts[place], seconds[place], prior, floor, shared)
+    for index in (index for index, column in enumerate(form.columns) if isinstance(column, Span)):
+        if index in firsts and index in seconds:  # a column without answers carries no evidence
+            means[index], variances[index] = _normal(firsts[index], seconds[index], prior, floor, shared)
     return Beliefs(prior, tables, means, variances)
 
 
@@ -133,17 +133,17 @@ def conditional(raw: Floats, noise: float, people: int, prior: Floats) -> Floats
     return np.asarray((joint / joint.sum(axis=0)).T)
 
 
-def _prior(form: Form, found: tuple[Estimate | None, ...]) -> Floats:
+def _prior(form: Form, results: tuple[Estimate | None, ...]) -> Floats:
     """Return class shares from all questions about the class, each weighted by the inverse of its variance.
 
     Sums of a joint question's shares over the values are class shares too: with many columns, they cover most people.
     """
     k, total, weights, people = form.classes.size, np.zeros(form.classes.size), 0.0, 0
-    for question, one in zip(form.questions, found, strict=True):
-        if one is not None and question.about in ("class", "joint"):
-            cells = one.frequencies.reshape(-1, k)
-            weight = 1 / (len(cells) * _noise(one) + 1 / (4 * one.n))
-            total, weights, people = total + weight * cells.sum(axis=0), weights + weight, people + one.n
+    for question, result in zip(form.questions, results, strict=True):
+        if result is not None and question.about in ("class", "joint"):
+            cells = result.frequencies.reshape(-1, k)
+            weight = 1 / (len(cells) * _noise(result) + 1 / (4 * result.n))
+            total, weights, people = total + weight * cells.sum(axis=0), weights + weight, people + result.n
     if not people:
         return np.full(k, 1 / k)
     shares = norm_sub(total / weights) + 1 / (people * k)
@@ -169,16 +169,16 @@ def _by_class(sums: Floats, noise: float, weight: Floats) -> Floats:
     """Return class means, shrunk towards the overall mean as far as noise explains their distance from it."""
     overall = float(sums.sum())
     gap = sums - weight * overall
-    kept = max(0.0, 1 - (len(sums) - 1) * noise / max(float(np.square(gap).sum()), 1e-300))
-    return np.asarray(overall + kept * gap / weight)
+    factor = max(0.0, 1 - (len(sums) - 1) * noise / max(float(np.square(gap).sum()), 1e-300))
+    return np.asarray(overall + factor * gap / weight)
 
 
-def _noise(one: Estimate) -> float:
-    return float(np.square(one.standard_error).mean())
+def _noise(result: Estimate) -> float:
+    return float(np.square(result.standard_error).mean())
 
 
 def _listed(form: Form) -> list[tuple[int, Any]]:
-    return [(place, column) for place, column in enumerate(form.columns) if not isinstance(column, Span)]
+    return [(index, column) for index, column in enumerate(form.columns) if not isinstance(column, Span)]
 
 
 class LocalNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -290,9 +290,9 @@ class LocalNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         counts, strange = count(form, answers)
         self.estimates_: tuple[Estimate | None, ...] = estimates(form, counts)
         learned = beliefs(form, self.estimates_, self.var_floor, self.variance == "shared")
-        self.n_reports_ = sum(one.n for one in counts)
-        self.refused_ = strange + sum(one.refused for one in counts)
-        self.private_ = all(one.private for one in counts)
+        self.n_reports_ = sum(tally.n for tally in counts)
+        self.refused_ = strange + sum(tally.refused for tally in counts)
+        self.private_ = all(tally.private for tally in counts)
         self._keep(form, learned)
         return self
 
@@ -332,16 +332,16 @@ class LocalNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, self.class_prior_ = np.array(form.classes.values), learned.prior
         self.n_features_in_ = len(form.projection) or len(form.columns)
         self.feature_prob_ = learned.tables
-        spans = {place: column for place, column in enumerate(form.columns) if isinstance(column, Span)}
+        spans = {index: column for index, column in enumerate(form.columns) if isinstance(column, Span)}
         self.theta_ = {at: spans[at].low + (mean + 1) / 2 * spans[at].width for at, mean in learned.means.items()}
         self.var_ = {at: spread * (spans[at].width / 2) ** 2 for at, spread in learned.variances.items()}
 
     def _columns(self) -> list[Column]:
-        given = (self.categories, self.bounds, self.edges)
-        size = {len(part) for part in given if part is not None}
+        settings = (self.categories, self.bounds, self.edges)
+        size = {len(part) for part in settings if part is not None}
         if len(size) != 1 or not min(size):
             raise BadInput("categories, bounds and edges each have one entry a feature (or direction).")
-        parts = zip(*(part if part is not None else [None] * min(size) for part in given), strict=True)
+        parts = zip(*(part if part is not None else [None] * min(size) for part in settings), strict=True)
         return [self._column(*facts) for facts in parts]
 
     def _column(self, values: Any, ends: Any, edges: Any) -> Column:

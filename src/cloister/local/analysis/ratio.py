@@ -62,4 +62,4 @@ def ratio(top: Floats, bottom: Floats, top_variance: Floats, both: Floats, botto
     a = np.where(enough, a, 1.0)
     reach = np.sqrt(np.maximum(b * b - a * c, 0))
     low, high = (b - reach) / a, (b + reach) / a
-    return Ratio(*(np.where(enough, one, np.nan) for one in (value, error, low, high)))
+    return Ratio(*(np.where(enough, array, np.nan) for array in (value, error, low, high)))

@@ -106,24 +106,24 @@ def scale_mean(
     if counted.shape != (domain,) or not np.isfinite(counted).all():
         raise BadInput(f"values are {domain} finite numbers, one for each choice.")
     middle = float(counted.mean())
-    told: dict[str, list[bytes]] = {}
+    by_level: dict[str, list[bytes]] = {}
     for level, report in reports:
-        told.setdefault(level, []).append(report)
-    if not told:
+        by_level.setdefault(level, []).append(report)
+    if not by_level:
         raise BadInput(f"no report on {question.id} was given, so there is nothing to estimate.")
-    found, spread, sizes = {}, {}, {}
-    for level in sorted(told):
+    means, spread, sizes = {}, {}, {}
+    for level in sorted(by_level):
         mechanism = question.at(level)
-        each = scores(mechanism, told[level]) @ (counted - middle)
+        each = scores(mechanism, by_level[level]) @ (counted - middle)
         # Few people show hardly any spread, one none: use at least the variance of the noise of independent scores.
         variance = float(each.var(ddof=1)) if len(each) > 1 else 0.0
         if len(each) < _FEW:
             variance = max(variance, mechanism.mse(1) * float(np.square(counted - middle).sum()))
-        found[level], spread[level] = float(each.mean()), variance / len(each)
+        means[level], spread[level] = float(each.mean()), variance / len(each)
         sizes[level] = len(each) / mechanism.mse(1)
     weights = {level: size / sum(sizes.values()) for level, size in sizes.items()}
-    mean = middle + sum(weights[level] * found[level] for level in found)
-    error = sum(weights[level] ** 2 * spread[level] for level in found) ** 0.5
+    mean = middle + sum(weights[level] * means[level] for level in means)
+    error = sum(weights[level] ** 2 * spread[level] for level in means) ** 0.5
     left = float(confidence_left(confidence))
     half = NormalDist().inv_cdf(1 - left / 2) * error
     return ScaleMean(
@@ -131,9 +131,9 @@ def scale_mean(
         standard_error=error,
         interval=(mean - half, mean + half),
         confidence=1 - left,
-        n=sum(len(one) for one in told.values()),
+        n=sum(len(group) for group in by_level.values()),
         values=tuple(counted.tolist()),
-        levels={level: (middle + found[level], spread[level] ** 0.5) for level in found},
+        levels={level: (middle + means[level], spread[level] ** 0.5) for level in means},
         weights=weights,
         private=private,
     )

@@ -116,16 +116,16 @@ def _number(mechanism: NumberMechanism, data: NDArray[Any]) -> Floats:
     low, high = (float(end) for end in mechanism.ends[0])
     t = np.zeros(len(data))
     for part in mechanism.parts:
-        here = (data >= part.start) & (data < part.start + part.outputs)
-        a, b = (float(one) for one in part.mean)
-        t[here] = (data[here] - np.float64(part.start) - a) / b
+        mask = (data >= part.start) & (data < part.start + part.outputs)
+        a, b = (float(coefficient) for coefficient in part.mean)
+        t[mask] = (data[mask] - np.float64(part.start) - a) / b
     return np.asarray((low + high) / 2 + (high - low) / 2 * t)[:, None]
 
 
 @_scores.register
 def _signs(mechanism: DuchiVector, data: NDArray[Any]) -> Floats:
-    a, b = (float(one) for one in mechanism.parts[0].mean)
-    low, high = (np.array([float(pair[place]) for pair in mechanism.ends]) for place in (0, 1))
+    a, b = (float(coefficient) for coefficient in mechanism.parts[0].mean)
+    low, high = (np.array([float(pair[side]) for pair in mechanism.ends]) for side in (0, 1))
     t = (np.unpackbits(data, axis=1, bitorder="little")[:, : mechanism.size] - a) / b
     return np.asarray((low + high) / 2 + (high - low) / 2 * t)
 
@@ -167,8 +167,8 @@ def _hashed(mechanism: LocalHashing, data: NDArray[Any]) -> NDArray[Any]:
     g = mechanism.buckets
     different, back = np.unique(data.astype(np.int64), return_inverse=True)
     seeds, values = different // g, np.arange(mechanism.domain)
-    held = np.zeros((len(different), mechanism.domain), dtype=np.int64)
+    hashes = np.zeros((len(different), mechanism.domain), dtype=np.int64)
     for _ in range(mechanism.digits):
-        held += (seeds % g)[:, None] * (values % g)
+        hashes += (seeds % g)[:, None] * (values % g)
         seeds, values = seeds // g, values // g
-    return np.asarray((held % g == (different % g)[:, None])[back])
+    return np.asarray((hashes % g == (different % g)[:, None])[back])

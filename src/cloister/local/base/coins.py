@@ -57,9 +57,9 @@ def bit_coins(probability: Fraction, count: int, source: Source) -> Bytes:
     """
     numerator, rounds = probability.numerator, probability.denominator.bit_length() - 1
     bits = words(count, np.uint8, source).copy()
-    for place in range(1, rounds):
+    for digit in range(1, rounds):
         fresh = words(count, np.uint8, source)
-        (np.bitwise_or if numerator >> place & 1 else np.bitwise_and)(bits, fresh, out=bits)
+        (np.bitwise_or if numerator >> digit & 1 else np.bitwise_and)(bits, fresh, out=bits)
     return bits
 
 
@@ -84,8 +84,8 @@ def row_width(bits: int) -> int:
 def put(bits: Bytes, places: NDArray[np.int64], ones: NDArray[np.bool_], count: int) -> Bytes:
     """Set each row's bit at its index, and clear the bits beyond `count`. In place."""
     row, byte, mask = np.arange(len(bits)), places >> 3, (np.uint8(1) << (places & 7).astype(np.uint8))
-    held = bits[row, byte] & ~mask
-    bits[row, byte] = np.where(ones, held | mask, held)
+    cleared = bits[row, byte] & ~mask
+    bits[row, byte] = np.where(ones, cleared | mask, cleared)
     return trim(bits, count)
 
 

@@ -35,10 +35,10 @@ class Choices:
 
     def codes(self, column: Any) -> NDArray[np.int64]:
         """Return each value's index in the list. An unlisted value is refused and not shown."""
-        place = {value: code for code, value in enumerate(self.values)}
+        code_of = {value: code for code, value in enumerate(self.values)}
         different, inverse = _different(column)
         try:
-            return np.asarray(np.array([place[one] for one in different], dtype=np.int64)[inverse])
+            return np.asarray(np.array([code_of[value] for value in different], dtype=np.int64)[inverse])
         except (KeyError, TypeError):
             raise BadCandidates("a value is not in its public list of choices. Add it, or map it to one.") from None
 
@@ -114,12 +114,12 @@ def equal_frequency(public: ArrayLike, bins: int) -> tuple[float, ...]:
     >>> equal_frequency([0, 4, 12, 16, 16, 18, 24, 26, 28], 3)
     (16.0, 24.0)
     """
-    known = np.sort(numbers(public))
-    if known.size < _bins(bins):
+    sample = np.sort(numbers(public))
+    if sample.size < _bins(bins):
         raise BadInput("a public sample has at least as many values as bins are wanted.")
-    at = [-(-known.size * place // bins) for place in range(1, bins)]
-    edges = np.unique(known[at])
-    return tuple(edges[edges > known[0]].tolist())
+    at = [-(-sample.size * cut // bins) for cut in range(1, bins)]
+    edges = np.unique(sample[at])
+    return tuple(edges[edges > sample[0]].tolist())
 
 
 def numbers(column: Any) -> Floats:
@@ -153,8 +153,8 @@ def _bins(bins: int) -> int:
 def _different(column: Any) -> tuple[list[Any], Any]:
     """Return the values to look up, and the positions of each; of a typed array, each different one once."""
     if isinstance(column, np.ndarray) and column.dtype != object:
-        found, inverse = np.unique(column.ravel(), return_inverse=True)
-        return found.tolist(), inverse
+        values, inverse = np.unique(column.ravel(), return_inverse=True)
+        return values.tolist(), inverse
     if isinstance(column, np.ndarray):
         column = column.ravel().tolist()
     return list(column) if isinstance(column, Sequence) else [column], slice(None)

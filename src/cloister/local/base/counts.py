@@ -160,6 +160,6 @@ def columns(data: NDArray[Any], bits: int) -> NDArray[np.int64]:
     """Return the number of rows with each bit."""
     total = np.zeros(8 * data.shape[1], dtype=np.int64)
     for start in range(0, len(data), _ROWS):
-        ones = np.unpackbits(data[start : start + _ROWS], axis=1, bitorder="little")
-        total += ones.sum(axis=0, dtype=np.uint8)
+        unpacked = np.unpackbits(data[start : start + _ROWS], axis=1, bitorder="little")
+        total += unpacked.sum(axis=0, dtype=np.uint8)
     return total[:bits]

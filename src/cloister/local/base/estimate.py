@@ -92,10 +92,10 @@ class Estimate:
         if method == "simplex":
             return simplex(self.frequencies, self.standard_error**2)
         if method == "em":
-            found = self._likelihood() if self._likelihood else None
-            if found is None:
+            model = self._likelihood() if self._likelihood else None
+            if model is None:
                 raise BadInput("these counts have no likelihood to climb. Use 'norm-sub' or 'simplex'.")
-            return em(found, norm_sub(self.frequencies))
+            return em(model, norm_sub(self.frequencies))
         raise BadInput(f"a projection is 'norm-sub', 'simplex' or 'em', got {method!r:.40}.")
 
     def require_private(self) -> "Estimate":
@@ -150,12 +150,12 @@ def _spread(mechanism: Oracle, counts: Counts, shares: Floats, values: NDArray[n
     if not counts.kept:
         return spread_of(mechanism, counts.table, counts.n, shares, values)
     levels = np.uint64(mechanism.levels)  # type: ignore[attr-defined]  # only heavy hitters keep reports
-    asked = max(1, int(np.count_nonzero(counts.table % levels == levels - np.uint64(1))))
-    return spread_of(mechanism, counts.table, asked, shares, values).asking(asked / max(asked, counts.n))
+    people = max(1, int(np.count_nonzero(counts.table % levels == levels - np.uint64(1))))
+    return spread_of(mechanism, counts.table, people, shares, values).asking(people / max(people, counts.n))
 
 
 def _wanted(values: ArrayLike, domain: int) -> NDArray[np.int64]:
-    given = np.atleast_1d(np.asarray(values))
-    if given.dtype.kind not in "iu" or not ((given >= 0) & (given < domain)).all():
+    codes = np.atleast_1d(np.asarray(values))
+    if codes.dtype.kind not in "iu" or not ((codes >= 0) & (codes < domain)).all():
         raise BadInput(f"values are whole numbers from 0 to {domain - 1}.")
-    return given.astype(np.int64).ravel()
+    return codes.astype(np.int64).ravel()

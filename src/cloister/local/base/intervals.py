@@ -103,8 +103,8 @@ class Spread:
             square = 1 + z * z * self.drawn
             middle = moved + z * z * (self.slope + self.drawn) / 2
             root = np.sqrt(np.maximum(middle**2 - square * (moved**2 - z * z * self.flat), 0.0))
-            found = (middle + sign * root) / square
-            ends.append(np.minimum(found, moved) if sign < 0 else np.maximum(found, moved))
+            end = (middle + sign * root) / square
+            ends.append(np.minimum(end, moved) if sign < 0 else np.maximum(end, moved))
         return ends[0], ends[1]
 
     def _exact(self, shares: Floats, p: Floats, q: Floats, left: float) -> tuple[Floats, Floats]:
@@ -178,15 +178,15 @@ def _at_least(count: Floats, people: Floats, n: int, p: Floats, q: Floats) -> Fl
     steps has an error that falls exponentially with their number, and no digits cancel however small the probability.
     Relative errors are near 1e-10 (tests/unit/local/test_intervals.py).
     """
-    found = np.empty(len(count))
+    tails = np.empty(len(count))
     each = max(1, (1 << 18) // _NODES)
     with np.errstate(divide="ignore", under="ignore", over="ignore", invalid="ignore"):
         for i in range(0, len(count), each):
-            found[i : i + each] = _tail(*(one[i : i + each] for one in (count, people, n - people, p, q)))
-    return found
+            tails[i : i + each] = _tail(*(part[i : i + each] for part in (count, people, n - people, p, q)))
+    return tails
 
 
-def _tail(count: Floats, own: Floats, others: Floats, p: Floats, q: Floats) -> Floats:
+def _tail(count: Floats, people: Floats, others: Floats, p: Floats, q: Floats) -> Floats:
     """Return the same probability for a small batch."""
 
     def tilted(chance: Floats, by: Floats) -> Floats:
@@ -196,16 +196,16 @@ def _tail(count: Floats, own: Floats, others: Floats, p: Floats, q: Floats) -> F
     for _ in range(45):
         middle = (low + high) / 2
         tilt = np.exp(middle)
-        mean = own * tilted(p, tilt) + others * tilted(q, tilt)
+        mean = people * tilted(p, tilt) + others * tilted(q, tilt)
         above = mean - count > 1 / np.expm1(tilt)
         low, high = np.where(above, low, middle), np.where(above, middle, high)
     tilt = np.exp(high)
     a, b = tilted(p, tilt), tilted(q, tilt)
-    variance = own * a * (1 - a) + others * b * (1 - b)
+    variance = people * a * (1 - a) + others * b * (1 - b)
     angle = np.arccos(np.maximum(1 - _GONE / np.maximum(variance, 1.0), -1.0))[:, None] * np.linspace(0, 1, _NODES + 1)
     turn, across = -2 * np.sin(angle / 2) ** 2, np.sin(angle)  # e^(i·angle) - 1
     size, phase = np.zeros_like(angle), -angle * count[:, None]
-    for many, chance in ((own, a), (others, b)):
+    for many, chance in ((people, a), (others, b)):
         x, y = chance[:, None] * turn, chance[:, None] * across
         size += many[:, None] * np.log1p(2 * x + x * x + y * y) / 2
         phase += many[:, None] * np.arctan2(y, 1 + x)
@@ -213,16 +213,16 @@ def _tail(count: Floats, own: Floats, others: Floats, p: Floats, q: Floats) -> F
     real, imaginary = -np.expm1(-tilt)[:, None] - fall * turn, fall * across
     values = np.exp(size) * (np.cos(phase) * real + np.sin(phase) * imaginary) / (real**2 + imaginary**2)
     values[:, 1:-1] *= 2
-    generating = own * np.log1p(p * np.expm1(tilt)) + others * np.log1p(q * np.expm1(tilt)) - tilt * count
+    generating = people * np.log1p(p * np.expm1(tilt)) + others * np.log1p(q * np.expm1(tilt)) - tilt * count
     chance = np.exp(generating) * values.sum(axis=1) * angle[:, 1] / (2 * math.pi)
-    every = own * np.where(own > 0, np.log(p), 0.0) + others * np.where(others > 0, np.log(q), 0.0)
-    chance = np.where(count >= own + others, np.exp(every), np.clip(chance, 0.0, 1.0))
-    return np.asarray(np.where(count <= 0, 1.0, np.where(count > own + others, 0.0, chance)))
+    every = people * np.where(people > 0, np.log(p), 0.0) + others * np.where(others > 0, np.log(q), 0.0)
+    chance = np.where(count >= people + others, np.exp(every), np.clip(chance, 0.0, 1.0))
+    return np.asarray(np.where(count <= 0, 1.0, np.where(count > people + others, 0.0, chance)))
 
 
 def coins(p: ArrayLike, q: ArrayLike, values: int, n: int) -> Spread:
     """Return the spread of a pure protocol: a report supports its own value with probability p and any other with q."""
-    yes, other = (np.broadcast_to(np.asarray(one, dtype=np.float64), (values,)) for one in (p, q))
+    yes, other = (np.broadcast_to(np.asarray(chance, dtype=np.float64), (values,)) for chance in (p, q))
     gain = n * (yes - other) ** 2
     flat, slope = other * (1 - other) / gain, (yes * (1 - yes) - other * (1 - other)) / gain
     return Spread(n, flat, slope, 1 / (n * (yes - other)), p=yes, q=other)
@@ -281,15 +281,15 @@ def mixed(parts: Sequence[Spread], weights: Floats, drawn: float, left: float) -
     """
     z = _normal(left)
 
-    def flat(one: Spread) -> Floats:
-        return one.flat if one.noise is None else np.full(len(one.flat), (one.noise(left) / z) ** 2)
+    def flat(part: Spread) -> Floats:
+        return part.flat if part.noise is None else np.full(len(part.flat), (part.noise(left) / z) ** 2)
 
     return Spread(
-        sum(one.n for one in parts),
-        np.asarray(sum(w * w * flat(one) for w, one in zip(weights, parts, strict=True))),
-        np.asarray(sum(w * w * one.slope for w, one in zip(weights, parts, strict=True))),
-        np.max([w * one.step for w, one in zip(weights, parts, strict=True)], axis=0),
-        drawn + sum(float(w) ** 2 * one.drawn for w, one in zip(weights, parts, strict=True)),
+        sum(part.n for part in parts),
+        np.asarray(sum(w * w * flat(part) for w, part in zip(weights, parts, strict=True))),
+        np.asarray(sum(w * w * part.slope for w, part in zip(weights, parts, strict=True))),
+        np.max([w * part.step for w, part in zip(weights, parts, strict=True)], axis=0),
+        drawn + sum(float(w) ** 2 * part.drawn for w, part in zip(weights, parts, strict=True)),
     )
 
 

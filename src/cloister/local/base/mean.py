@@ -56,10 +56,10 @@ class MeanEstimate:
         """Return the mean cut to the public bounds, marked `raw=False`. It is biased, with less error."""
         if not self.raw or self.mechanism is None:
             raise BadInput("only the raw mean of one mechanism is cut to its bounds, once.")
-        low, high = (np.array([float(pair[place]) for pair in self.mechanism.ends]) for place in (0, 1))
+        low, high = (np.array([float(pair[side]) for pair in self.mechanism.ends]) for side in (0, 1))
         if np.ndim(self.mean) == 0:
             low, high = low[0], high[0]
-        mean, below, above = (np.clip(one, low, high) for one in (self.mean, *self.interval))
+        mean, below, above = (np.clip(number, low, high) for number in (self.mean, *self.interval))
         if np.ndim(mean) == 0:
             mean, below, above = float(mean), float(below), float(above)
         return replace(self, mean=mean, interval=(below, above), raw=False)
@@ -86,11 +86,11 @@ def estimate(mechanism: NumberMechanism, counts: Counts, confidence: Number = "0
         raise BadInput("these are not counts of this mechanism's reports. Make them with mechanism.aggregate().")
     if not counts.n:
         raise BadInput("no report was counted, so there is nothing to estimate.")
-    found = np.array([_moved_back(mechanism.parts, row.tolist(), counts.n) for row in counts.table])
+    scaled = np.array([_moved_back(mechanism.parts, row.tolist(), counts.n) for row in counts.table])
     half, centre = (np.array([float(high + sign * low) / 2 for low, high in mechanism.ends]) for sign in (-1, 1))
-    mean, error, population = centre + half * found[:, 0], half * found[:, 1], half * found[:, 2]
+    mean, error, population = centre + half * scaled[:, 0], half * scaled[:, 1], half * scaled[:, 2]
     alone = len(mechanism.ends) == 1
-    mean, error, population = ((float(one[0]) if alone else one) for one in (mean, error, population))
+    mean, error, population = ((float(array[0]) if alone else array) for array in (mean, error, population))
     return MeanEstimate(
         mechanism=mechanism,
         mean=mean,
@@ -116,25 +116,25 @@ def _moved_back(parts: Sequence[Segment], rows: list[list[int]], people: int) ->
     Each run's sum is inverted along its own line, which keeps the whole unbiased however people are distributed over
     runs.
     """
-    told = sum(row[0] for row in rows)
-    if not told:
+    reported = sum(row[0] for row in rows)
+    if not reported:
         return 0.0, inf, inf
     total, second = Fraction(0), Fraction(0)
-    for part, (count, ones, squares) in zip(parts, rows, strict=True):
+    for part, (count, positions, squares) in zip(parts, rows, strict=True):
         a, b = part.mean
-        total += (ones - count * a) / b
-        second += (squares - 2 * a * ones + count * a * a) / b**2
-    mean = float(total / told)
-    spread = max(float(second / told) - mean * mean, 0.0) * told / max(told - 1, 1)
+        total += (positions - count * a) / b
+        second += (squares - 2 * a * positions + count * a * a) / b**2
+    mean = float(total / reported)
+    spread = max(float(second / reported) - mean * mean, 0.0) * reported / max(reported - 1, 1)
     inner = max(min(mean, 1.0), -1.0)
     square = max(min(_mean_square(parts, rows, inner), 1.0), inner * inner)
     noise = 0.0
     for part, row in zip(parts, rows, strict=True):
-        v0, v1, v2 = (float(one) for one in part.variance)
-        noise += row[0] / told * (v0 + v1 * inner + v2 * square)
+        v0, v1, v2 = (float(coefficient) for coefficient in part.variance)
+        noise += row[0] / reported * (v0 + v1 * inner + v2 * square)
     # The people who reported this coordinate are drawn without replacement from all respondents.
-    drawn = (1 - told / people) * (square - inner * inner)
-    return mean, sqrt((noise + drawn) / told), sqrt(max(spread, noise) / told)
+    drawn = (1 - reported / people) * (square - inner * inner)
+    return mean, sqrt((noise + drawn) / reported), sqrt(max(spread, noise) / reported)
 
 
 def _mean_square(parts: Sequence[Segment], rows: list[list[int]], mean: float) -> float:
@@ -143,13 +143,13 @@ def _mean_square(parts: Sequence[Segment], rows: list[list[int]], mean: float) -
     A bit's square is the bit itself and adds no information; then use the least value that the mean allows, which makes
     the error largest.
     """
-    weights, found = 0.0, 0.0
+    weights, total = 0.0, 0.0
     for part, (count, _, squares) in zip(parts, rows, strict=True):
-        c0, c1, c2 = (float(one) for one in part.square)
+        c0, c1, c2 = (float(coefficient) for coefficient in part.square)
         if c2 and count:
             weights += count
-            found += count * (squares / count - c0 - c1 * mean) / c2
-    return found / weights if weights else mean * mean
+            total += count * (squares / count - c0 - c1 * mean) / c2
+    return total / weights if weights else mean * mean
 
 
 def uneven(weights: Floats, people: Sequence[int]) -> float:
@@ -162,24 +162,26 @@ def uneven(weights: Floats, people: Sequence[int]) -> float:
 
 def pooled(estimates: Sequence[MeanEstimate], weights: Floats, confidence: Number) -> MeanEstimate:
     """Return a weighted mean of means. The weights are public and add up to 1."""
-    mean = sum(weight * one.mean for weight, one in zip(weights, estimates, strict=True))
-    noise = sum((weight * one.standard_error) ** 2 for weight, one in zip(weights, estimates, strict=True))
+    mean = sum(weight * group.mean for weight, group in zip(weights, estimates, strict=True))
+    noise = sum((weight * group.standard_error) ** 2 for weight, group in zip(weights, estimates, strict=True))
     # The error for a population exceeds that of the noise by the spread of the values themselves.
     with np.errstate(invalid="ignore"):  # a coordinate without reports has no finite error
         apart = sum(
-            weight * one.n * np.fmax(np.square(one.population_error) - np.square(one.standard_error), 0)
-            for weight, one in zip(weights, estimates, strict=True)
+            weight * group.n * np.fmax(np.square(group.population_error) - np.square(group.standard_error), 0)
+            for weight, group in zip(weights, estimates, strict=True)
         )
-    error = np.sqrt(noise + apart * uneven(weights, [one.n for one in estimates]))
-    wider = np.sqrt(sum((weight * one.population_error) ** 2 for weight, one in zip(weights, estimates, strict=True)))
+    error = np.sqrt(noise + apart * uneven(weights, [group.n for group in estimates]))
+    wider = np.sqrt(
+        sum((weight * group.population_error) ** 2 for weight, group in zip(weights, estimates, strict=True))
+    )
     return MeanEstimate(
         mechanism=None,
         mean=mean,
         standard_error=error,
         interval=mean_interval(mean, error, confidence),
         confidence=float(1 - confidence_left(confidence)),
-        n=sum(one.n for one in estimates),
-        refused=sum(one.refused for one in estimates),
+        n=sum(group.n for group in estimates),
+        refused=sum(group.refused for group in estimates),
         population_error=wider,
-        private=all(one.private for one in estimates),
+        private=all(group.private for group in estimates),
     )

@@ -120,14 +120,14 @@ class NumberMechanism(Oracle):
         Computed in doubles and in this order, so that another language rounds alike: clip x to the bounds, then
         floor((x - low) · steps / (high - low) + 1/2). A value that is not a number is refused and not shown.
         """
-        given = np.asarray(values)
-        if given.dtype.kind not in "biuf" or np.isnan(given).any():
+        array = np.asarray(values)
+        if array.dtype.kind not in "biuf" or np.isnan(array).any():
             raise BadNumber("values are numbers: a whole number or a float, or an array of them.")
         sides = len(self.ends)
-        if sides > 1 and (given.ndim not in (1, 2) or given.shape[-1] != sides):
+        if sides > 1 and (array.ndim not in (1, 2) or array.shape[-1] != sides):
             raise BadInput(f"values are rows of {sides} numbers, one row a person.")
-        low, high = (np.array([float(pair[place]) for pair in self.ends]) for place in (0, 1))
-        x = np.clip(given.astype(np.float64).reshape(-1, sides), low, high)
+        low, high = (np.array([float(pair[side]) for pair in self.ends]) for side in (0, 1))
+        x = np.clip(array.astype(np.float64).reshape(-1, sides), low, high)
         places: NDArray[np.int64] = np.floor((x - low) * self.steps / (high - low) + 0.5).astype(np.int64)
         return places if sides > 1 else places.ravel()
 
@@ -135,7 +135,7 @@ class NumberMechanism(Oracle):
 
     def variance(self, values: ArrayLike, people: int = 1) -> Floats:
         """Return the variance of an estimated mean among `people` who all have this value (or each of these values)."""
-        low, high = (np.array([float(pair[place]) for pair in self.ends]) for place in (0, 1))
+        low, high = (np.array([float(pair[side]) for pair in self.ends]) for side in (0, 1))
         t = (2 * np.asarray(values, dtype=np.float64) - low - high) / (high - low)
         v0, v1, v2 = (float(c) for c in self._coefficients())
         spread: Floats = np.asarray((v0 + v1 * t + v2 * t * t) * ((high - low) / 2) ** 2 / people)
@@ -161,7 +161,7 @@ class NumberMechanism(Oracle):
     def _coefficients(self) -> tuple[Fraction, Fraction, Fraction]:
         sums = [Fraction(0)] * 3
         for part in self.parts:
-            sums = [total + part.share * one for total, one in zip(sums, part.variance, strict=True)]
+            sums = [total + part.share * coefficient for total, coefficient in zip(sums, part.variance, strict=True)]
         return sums[0], sums[1], sums[2]
 
     # The collector's verb that differs; the device's verbs, the wire and the counts are those of `Oracle`.
@@ -212,8 +212,8 @@ def grid_steps(bounds: Bounds, most: int = POINTS) -> int:
     (31974, 32000, 32000)
     """
     low, high = read_pair(bounds)
-    whole = (high - low).numerator
-    return most // whole * whole if whole <= most else most
+    numerator = (high - low).numerator
+    return most // numerator * numerator if numerator <= most else most
 
 
 # Device: values to grid points, before any mechanism draws.
@@ -236,11 +236,11 @@ def sums(parts: Sequence[Segment], data: NDArray[Any]) -> NDArray[Any]:
     """Return one row a part: its number of reports, the sum of positions and of their squares, as Python ints."""
     rows = []
     for part in parts:
-        place = (
+        positions = (
             data if len(parts) == 1 else data[(data >= part.start) & (data < part.start + part.outputs)] - part.start
         )
         # Halves of 16 bits: their products add up within 64 bits for four billion reports.
-        high, low = place >> np.uint64(16), place & np.uint64(0xFFFF)
+        high, low = positions >> np.uint64(16), positions & np.uint64(0xFFFF)
         cross, total = int((high * low).sum()), (int(high.sum()) << 16) + int(low.sum())
-        rows.append([len(place), total, (int((high * high).sum()) << 32) + (cross << 17) + int((low * low).sum())])
+        rows.append([len(positions), total, (int((high * high).sum()) << 32) + (cross << 17) + int((low * low).sum())])
     return np.array(rows, dtype=object)

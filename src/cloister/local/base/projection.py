@@ -42,8 +42,8 @@ def simplex(shares: Floats, variances: Floats) -> Floats:
     totals, weights = np.cumsum(shares[order]), np.cumsum(weight[order])
     shifts = (totals - 1.0) / weights
     last = np.flatnonzero(shares[order] / weight[order] > shifts)[-1]
-    kept = np.maximum(shares - shifts[last] * weight, 0.0)
-    return np.asarray(kept / kept.sum())
+    clipped = np.maximum(shares - shifts[last] * weight, 0.0)
+    return np.asarray(clipped / clipped.sum())
 
 
 def em(likelihood: Likelihood, start: Floats, rounds: int = 3000, tolerance: float = 1e-3) -> Floats:
@@ -72,9 +72,9 @@ def capped(shares: Floats, most: int) -> Floats:
     They are min(max(share - t, 0), 1) for the least t >= 0 with which they add up to at most `most`; the sum falls with
     t, so bisection finds it.
     """
-    held = np.clip(shares, 0.0, 1.0)
-    if held.sum() <= most:
-        return np.asarray(held)
+    clipped = np.clip(shares, 0.0, 1.0)
+    if clipped.sum() <= most:
+        return np.asarray(clipped)
     low, high = 0.0, float(shares.max())
     for _ in range(100):
         middle = (low + high) / 2

@@ -33,14 +33,14 @@ def _rows(wire: Any, width: int) -> tuple[NDArray[np.uint8], int]:
     """Return rows of exactly `width` bytes, and the number that had another size or were no bytes."""
     if isinstance(wire, bytes | bytearray | memoryview):
         text = bytes(wire)
-        whole, rest = divmod(len(text), width)
-        return np.frombuffer(text[: whole * width], dtype=np.uint8).reshape(-1, width), int(rest > 0)
+        count, rest = divmod(len(text), width)
+        return np.frombuffer(text[: count * width], dtype=np.uint8).reshape(-1, width), int(rest > 0)
     if isinstance(wire, np.ndarray):
         if wire.dtype == np.uint8 and wire.ndim == 2 and wire.shape[1] == width:
             return wire, 0
         return np.empty((0, width), dtype=np.uint8), len(wire) if wire.ndim else 1
     if isinstance(wire, list | tuple):
-        good = [one for one in wire if isinstance(one, bytes | bytearray) and len(one) == width]
+        good = [report for report in wire if isinstance(report, bytes | bytearray) and len(report) == width]
         return np.frombuffer(b"".join(good), dtype=np.uint8).reshape(-1, width), len(wire) - len(good)
     return np.empty((0, width), dtype=np.uint8), len(wire) if isinstance(wire, Sized) else 1
 

@@ -171,8 +171,8 @@ def _hadamard(mechanism: HadamardResponse, k: int) -> float:
 @_same.register
 def _subset(mechanism: SubsetSelection, k: int) -> float:
     d, size, p = mechanism.domain, mechanism.size, float(mechanism.p)
-    own, other = _log_choose(d - 1, size - 1), _log_choose(d - 1, size)
-    return float(np.logaddexp(k * log(p) - (k - 1) * own, k * log(1 - p) - (k - 1) * other))
+    inside, outside = _log_choose(d - 1, size - 1), _log_choose(d - 1, size)
+    return float(np.logaddexp(k * log(p) - (k - 1) * inside, k * log(1 - p) - (k - 1) * outside))
 
 
 def _log_choose(n: int, k: int) -> float:

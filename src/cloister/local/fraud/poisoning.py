@@ -130,7 +130,7 @@ def _means(mechanism: NumberMechanism, fakes: int, n: int) -> Poisoning:
     if isinstance(mechanism, SquareWave):
         raise BadInput("a rebuilt distribution is no sum of reports, so no such bound is known for a square wave.")
     reaches = [
-        abs((place - part.mean[0]) / part.mean[1]) for part in mechanism.parts for place in (0, part.outputs - 1)
+        abs((position - part.mean[0]) / part.mean[1]) for part in mechanism.parts for position in (0, part.outputs - 1)
     ]
     half = max((high - low) / 2 for low, high in mechanism.ends)
     # All fakes may report the same coordinate; honest devices report it only `picked` times in `size`.

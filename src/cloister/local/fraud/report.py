@@ -66,19 +66,19 @@ def suspicions(
 
     Privacy: post-processing.
     """
-    known = {question.id: question for question in questions}
+    by_id = {question.id: question for question in questions}
     least = float(probability(alarm, "alarm"))
-    told: dict[tuple[str, str], list[bytes]] = {}
-    for one in submissions:
-        for name, (level, report) in one.items():
-            if name in known:
-                told.setdefault((name, level), []).append(report)
-    found = [
-        (slot, sign) for slot, reports in sorted(told.items()) for sign in signs(known[slot[0]].at(slot[1]), reports)
+    by_slot: dict[tuple[str, str], list[bytes]] = {}
+    for submission in submissions:
+        for name, (level, report) in submission.items():
+            if name in by_id:
+                by_slot.setdefault((name, level), []).append(report)
+    results = [
+        (slot, sign) for slot, reports in sorted(by_slot.items()) for sign in signs(by_id[slot[0]].at(slot[1]), reports)
     ]
-    tests = sum(sign.tests for _, sign in found)
+    tests = sum(sign.tests for _, sign in results)
     raised = [Suspicion("refused", "", "", count, None, _refused(why, count)) for why, count in (refused or {}).items()]
-    for (name, level), sign in found:
+    for (name, level), sign in results:
         p = min(1.0, sign.p * tests)
         if p <= least:
             where = f"{name} at level {level}"

@@ -62,15 +62,17 @@ def signs(mechanism: Oracle, reports: Sequence[bytes]) -> Iterator[Sign]:
 def _own(mechanism: Oracle, data: NDArray[Any]) -> Iterator[Sign]:
     """Return the tests of a mechanism with p and q: a value is supported with a probability between them."""
     if isinstance(mechanism, HadamardResponse):
-        held: NDArray[Any] = scores(mechanism, Reports(mechanism, data)) > 0
+        supported: NDArray[Any] = scores(mechanism, Reports(mechanism, data)) > 0
     elif isinstance(mechanism, RandomisedResponse):
-        held = data[:, None] == 1
+        supported = data[:, None] == 1
     else:
         try:
-            held = supports_of(getattr(mechanism, "inner", mechanism), data)[:, : mechanism.domain]
+            supported = supports_of(getattr(mechanism, "inner", mechanism), data)[:, : mechanism.domain]
         except BadInput:  # sketches, rankings and others, whose reports concern no single value
             return
-    yield from _shares(np.asarray(held).sum(axis=0, dtype=np.int64), len(data), float(mechanism.p), float(mechanism.q))
+    yield from _shares(
+        np.asarray(supported).sum(axis=0, dtype=np.int64), len(data), float(mechanism.p), float(mechanism.q)
+    )
 
 
 def _shares(counts: NDArray[np.int64], n: int, p: float, q: float) -> Iterator[Sign]:
@@ -84,12 +86,12 @@ def _shares(counts: NDArray[np.int64], n: int, p: float, q: float) -> Iterator[S
 @_own.register
 def _bits(mechanism: UnaryEncoding | ThresholdEncoding | Memoised, data: NDArray[Any]) -> Iterator[Sign]:
     p, q, d, n = float(mechanism.p), float(mechanism.q), mechanism.domain, len(data)
-    held = supports_of(mechanism, data)
-    yield from _shares(held.sum(axis=0, dtype=np.int64), n, p, q)
+    supported = supports_of(mechanism, data)
+    yield from _shares(supported.sum(axis=0, dtype=np.int64), n, p, q)
     if mechanism.kind == "number":  # a memoised value, not bits
         return
-    yield _copied(data, held, p, q)
-    ones = held.sum(axis=1, dtype=np.int64)
+    yield _copied(data, supported, p, q)
+    ones = supported.sum(axis=1, dtype=np.int64)
     total = int(ones.sum())
 
     def log_mgf(x: Floats) -> Floats:
@@ -111,21 +113,21 @@ def _set_bits(mechanism: SetBits, data: NDArray[Any]) -> Iterator[Sign]:
 
     The law is one of coins, tilted towards reports in which some chosen bit is 1; more ones never undo the tilt.
     """
-    held = supports_of(mechanism, data)
+    supported = supports_of(mechanism, data)
     p, q, d, n = float(mechanism.p), float(mechanism.q), mechanism.domain, len(data)
-    yield from _shares(held.sum(axis=0, dtype=np.int64), n, p, q)
-    yield _copied(data, held, p, q)
-    ones = held.sum(axis=1, dtype=np.int64)
+    yield from _shares(supported.sum(axis=0, dtype=np.int64), n, p, q)
+    yield _copied(data, supported, p, q)
+    ones = supported.sum(axis=1, dtype=np.int64)
     full, empty = int(ones.max()), int(ones.min())
     yield _crowded(int((ones == full).sum()), full, d, n * at_least(full - mechanism.most, d, q))
     yield _crowded(int((ones == empty).sum()), empty, d, n * at_most(empty, d, q))
 
 
-def _copied(data: NDArray[Any], held: NDArray[Any], p: float, q: float) -> Sign:
+def _copied(data: NDArray[Any], supported: NDArray[Any], p: float, q: float) -> Sign:
     """Test copies: those of an unlikely report stand out sooner than those of a likely one."""
     _, first, counts = np.unique(data, axis=0, return_index=True, return_counts=True)
-    ones = held[first].sum(axis=1, dtype=np.float64)
-    chances = copies_of_bits(ones, counts.astype(np.float64), len(data), held.shape[1], p, q)
+    ones = supported[first].sum(axis=1, dtype=np.float64)
+    chances = copies_of_bits(ones, counts.astype(np.float64), len(data), supported.shape[1], p, q)
     at = int(chances.argmin())
     words = f"{counts[at]:,} of {len(data):,} reports are the very same, though it is an unlikely one"
     return Sign("copies", int(counts[at]), float(chances[at]), 1, words)
@@ -144,10 +146,10 @@ def _sums(mechanism: HistogramEncoding, data: NDArray[Any]) -> Iterator[Sign]:
     yield Sign("share", n, chernoff(float(totals.max()) - n, mgf, limit), d, words)
     words = "the sum for one value is smaller than if nobody had it"
     yield Sign("share", n, chernoff(-float(totals.min()), mgf, limit), d, words)
-    whole = laplace_mgf(scale, n * d)
+    total_mgf = laplace_mgf(scale, n * d)
     words = "all components together are not what their noise gives"
     for sign in (1, -1):
-        yield Sign("ones", n, chernoff(sign * float(totals.sum() - n), whole, limit), 1, words)
+        yield Sign("ones", n, chernoff(sign * float(totals.sum() - n), total_mgf, limit), 1, words)
 
 
 @_own.register

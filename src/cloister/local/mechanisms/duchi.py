@@ -90,8 +90,8 @@ class Duchi(NumberMechanism):
 
     def law(self, value: int) -> tuple[Fraction, Fraction]:
         """The probability of 0 and of 1 on this grid point."""
-        one = self.q + Fraction(value * self.rise, WORD)
-        return 1 - one, one
+        chance = self.q + Fraction(value * self.rise, WORD)
+        return 1 - chance, chance
 
     def largest_ratio(self) -> Fraction:
         """Return the ratio of one bound against the other."""

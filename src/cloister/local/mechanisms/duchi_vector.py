@@ -122,19 +122,19 @@ class DuchiVector(NumberMechanism):
 
     def law(self, value: int) -> tuple[Fraction, ...]:
         """The probability of every report on these grid points: the first is value mod (steps + 1), and so on."""
-        points = [value // (self.steps + 1) ** place % (self.steps + 1) for place in range(self.size)]
-        ones = [self.base + self.rise * point for point in points]  # in words, as everything after it
+        points = [value // (self.steps + 1) ** axis % (self.steps + 1) for axis in range(self.size)]
+        chances = [self.base + self.rise * point for point in points]  # in words, as everything after it
         signs = [
-            math.prod(one if bits >> place & 1 else WORD - one for place, one in enumerate(ones))
+            math.prod(chance if bits >> axis & 1 else WORD - chance for axis, chance in enumerate(chances))
             for bits in range(self.outputs)
         ]
         words = self._words
         return tuple(
             Fraction(
-                sum(chance * words[self.size - (own ^ said).bit_count()] for own, chance in enumerate(signs)),
+                sum(chance * words[self.size - (rounded ^ report).bit_count()] for rounded, chance in enumerate(signs)),
                 WORD ** (self.size + 1),
             )
-            for said in range(self.outputs)
+            for report in range(self.outputs)
         )
 
     def largest_ratio(self) -> Fraction:
@@ -177,15 +177,15 @@ def _perturb(mechanism: DuchiVector, values: NDArray[np.int64], source: Source) 
     p, q = (np.uint64(threshold(chance)) for chance in (mechanism.p, mechanism.q))
     rows = np.empty((len(values), mechanism.width), dtype=np.uint8)
     for piece in pieces(len(values)):
-        own = values[piece]
-        ones = leaning(mechanism.base, mechanism.rise, own, tossed(own.size, source).reshape(own.shape))
-        signs = (ones.astype(np.uint32) << np.arange(size, dtype=np.uint32)).sum(axis=1, dtype=np.uint32)
-        word = tossed(len(own), source)
+        points = values[piece]
+        positive = leaning(mechanism.base, mechanism.rise, points, tossed(points.size, source).reshape(points.shape))
+        signs = (positive.astype(np.uint32) << np.arange(size, dtype=np.uint32)).sum(axis=1, dtype=np.uint32)
+        word = tossed(len(points), source)
         # The second quotient wraps where the first is taken, and is clipped to the list.
         other = np.minimum(likely + (word - likely * p) // q, np.uint64(len(order) - 1))
         agree = order[np.where(word < likely * p, word // p, other)]
-        said = ~(signs ^ agree) & np.uint32(mechanism.outputs - 1)
-        rows[piece] = said.astype("<u4").view(np.uint8).reshape(-1, 4)[:, : mechanism.width]
+        sent = ~(signs ^ agree) & np.uint32(mechanism.outputs - 1)
+        rows[piece] = sent.astype("<u4").view(np.uint8).reshape(-1, 4)[:, : mechanism.width]
     return rows
 
 
@@ -196,5 +196,5 @@ def _valid_signs(mechanism: DuchiVector, data: NDArray[Any]) -> NDArray[np.bool_
 
 @tally.register
 def _signs(mechanism: DuchiVector, data: NDArray[Any]) -> NDArray[Any]:
-    ones = columns(data, mechanism.size).tolist()
-    return np.array([[[len(data), one, one]] for one in ones], dtype=object)
+    counts = columns(data, mechanism.size).tolist()
+    return np.array([[[len(data), count, count]] for count in counts], dtype=object)

@@ -67,7 +67,7 @@ class HadamardResponse(Oracle):
 
         if blocks is not None:
             return made(blocks)
-        return min((made(1 << k) for k in range((size - 1).bit_length())), key=lambda made: made.mse(1))
+        return min((made(1 << k) for k in range((size - 1).bit_length())), key=lambda candidate: candidate.mse(1))
 
     @property
     def order(self) -> int:
@@ -156,8 +156,8 @@ def hadamard(mechanism: HadamardResponse, values: NDArray[np.int64], source: Sou
     """
     order, blocks, (inside, outside) = mechanism.order, mechanism.blocks, mechanism.thresholds
     half = order // 2
-    own = values.astype(np.uint64)
-    home, row = own % np.uint64(blocks), np.uint64(1) + own // np.uint64(blocks)
+    codes = values.astype(np.uint64)
+    home, row = codes % np.uint64(blocks), np.uint64(1) + codes // np.uint64(blocks)
     word = tossed(len(values), source)
     likely = word < np.uint64(half * inside)
     # Wraps where likely, and is not used there.
@@ -167,8 +167,8 @@ def hadamard(mechanism: HadamardResponse, values: NDArray[np.int64], source: Sou
     column = _column(np.where(near, index, np.uint64(0)), row, ~likely)
     far = rest - np.uint64(half)
     block = (home + np.uint64(1) + far // np.uint64(order)) % np.uint64(blocks)
-    there = block * np.uint64(order) + far % np.uint64(order)
-    return np.where(near, home * np.uint64(order) + column, there)
+    elsewhere = block * np.uint64(order) + far % np.uint64(order)
+    return np.where(near, home * np.uint64(order) + column, elsewhere)
 
 
 def _column(index: Words, row: Words, odd: NDArray[np.bool_]) -> Words:
@@ -209,13 +209,13 @@ def _likelihood(mechanism: HadamardResponse, table: NDArray[Any], people: int) -
         """Return codeword probabilities: `inside` for values of its block with row +1, (1 + sign)/2 of their shares."""
         placed = np.zeros((mechanism.blocks, mechanism.order))
         placed[block, row] = shares
-        held = (placed.sum(axis=1, keepdims=True) + transform(placed)) / 2
-        return np.asarray(outside * shares.sum() + (inside - outside) * held).ravel()
+        agreeing = (placed.sum(axis=1, keepdims=True) + transform(placed)) / 2
+        return np.asarray(outside * shares.sum() + (inside - outside) * agreeing).ravel()
 
     def back(weights: Floats) -> Floats:
         spread = _rows(mechanism, weights)
-        held = (spread[block, 0] + spread[block, row]) / 2
-        return np.asarray(outside * weights.sum() + (inside - outside) * held)
+        within = (spread[block, 0] + spread[block, row]) / 2
+        return np.asarray(outside * weights.sum() + (inside - outside) * within)
 
     return Likelihood(table.astype(np.float64), expected, back)
 
@@ -253,10 +253,10 @@ def _spread(
     half, inside, outside = mechanism.order // 2, float(mechanism.inside), float(mechanism.outside)
     if mechanism.blocks == 1:
         return coins(half * inside, 0.5, len(shares), n)
-    gain, here, elsewhere = half * (inside - outside), half * (inside + outside), 2 * half * outside
-    held = table.reshape(mechanism.blocks, mechanism.order).sum(axis=1)
-    block = coins(here, elsewhere, mechanism.blocks, n)
-    mass = np.clip(block.interval((held / n - elsewhere) / (here - elsewhere), "0.95")[1], 0.0, 1.0)
+    gain, near, far = half * (inside - outside), half * (inside + outside), 2 * half * outside
+    counts = table.reshape(mechanism.blocks, mechanism.order).sum(axis=1)
+    block = coins(near, far, mechanism.blocks, n)
+    mass = np.clip(block.interval((counts / n - far) / (near - far), "0.95")[1], 0.0, 1.0)
     mine = mass[(np.arange(mechanism.domain) if values is None else values) % mechanism.blocks]
-    flat = (mine * here + (1 - mine) * elsewhere) / (n * gain**2)
+    flat = (mine * near + (1 - mine) * far) / (n * gain**2)
     return Spread(n, flat, np.full(len(shares), -1 / n), np.full(len(shares), 1 / (n * gain)))

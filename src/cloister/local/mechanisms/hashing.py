@@ -181,8 +181,8 @@ def _perturb(mechanism: LocalHashing, values: NDArray[np.int64], source: Source)
     """Return seed · buckets + bucket: the seed's words first, then one word for the bucket."""
     g = mechanism.buckets
     seeds = uniform(mechanism.seeds, len(values), source)
-    own = products(seeds, values.astype(np.uint64), mechanism.digits, g)
-    return seeds * np.uint64(g) + below(mechanism.thresholds, own, g, source)
+    bucket = products(seeds, values.astype(np.uint64), mechanism.digits, g)
+    return seeds * np.uint64(g) + below(mechanism.thresholds, bucket, g, source)
 
 
 def products(seeds: Words, values: Words, digits: int, base: int) -> Words:
@@ -219,8 +219,8 @@ def _likelihood(mechanism: LocalHashing, table: NDArray[Any], people: int) -> Li
     def expected(shares: Floats) -> Floats:
         start = np.zeros((g**digits, g))
         start[:domain, 0] = shares
-        held = walk(start.ravel(), g, digits, -1)
-        return np.asarray((lie * shares.sum() + (p - lie) * held) / g**digits)
+        hashed = walk(start.ravel(), g, digits, -1)
+        return np.asarray((lie * shares.sum() + (p - lie) * hashed) / g**digits)
 
     def back(weights: Floats) -> Floats:
         hit = walk(weights, g, digits, 1).reshape(-1, g)[:domain, 0]

@@ -144,9 +144,9 @@ class HeavyHitters(Oracle):
         for level in range(self.levels):
             each = self.share(level) / self.seeds(level)
             for seed in range(self.seeds(level)):
-                own = self.hashed(level, seed, value)
+                true_bucket = self.hashed(level, seed, value)
                 for bucket in range(self.buckets):
-                    chance = self.p if bucket == own else self.lie
+                    chance = self.p if bucket == true_bucket else self.lie
                     chances[level + self.levels * (seed * self.buckets + bucket)] = each * chance
         return tuple(chances)
 
@@ -175,16 +175,16 @@ def _perturb(mechanism: HeavyHitters, values: NDArray[np.int64], source: Source)
     level_of = np.searchsorted(ends, tossed(len(values), source), side="right")
     reports = np.empty(len(values), dtype=np.uint64)
     for level in range(levels):
-        here = np.flatnonzero(level_of == level)
-        prefixes = values[here].astype(np.uint64) >> np.uint64(mechanism.length - mechanism.chunk * (level + 1))
-        seeds = uniform(mechanism.seeds(level), here.size, source)
-        own, rest = np.zeros(here.size, dtype=np.uint64), seeds
+        members = np.flatnonzero(level_of == level)
+        prefixes = values[members].astype(np.uint64) >> np.uint64(mechanism.length - mechanism.chunk * (level + 1))
+        seeds = uniform(mechanism.seeds(level), members.size, source)
+        buckets, rest = np.zeros(members.size, dtype=np.uint64), seeds
         for _ in range(level + 1):
             part = prefixes & np.uint64((1 << mechanism.chunk) - 1)
-            own += products(rest, part, mechanism.digits, g)
+            buckets += products(rest, part, mechanism.digits, g)
             prefixes, rest = prefixes >> np.uint64(mechanism.chunk), rest // np.uint64(g**mechanism.digits)
-        sent = seeds * np.uint64(g) + below(mechanism.thresholds, own % np.uint64(g), g, source)
-        reports[here] = np.uint64(level) + np.uint64(levels) * sent
+        sent = seeds * np.uint64(g) + below(mechanism.thresholds, buckets % np.uint64(g), g, source)
+        reports[members] = np.uint64(level) + np.uint64(levels) * sent
     return reports
 
 
@@ -217,11 +217,11 @@ def _shares(
     """Return the values found, most frequent first, or the shares of given ones, from the last level."""
     if values is not None:
         return values, _named(mechanism, table, values)
-    found, shares = np.zeros(1, dtype=np.int64), np.ones(1)
+    prefixes, shares = np.zeros(1, dtype=np.int64), np.ones(1)
     for level in range(mechanism.levels):
         reports = _level(mechanism, table, level)
-        found, shares = _continued(mechanism, reports, found, level)
-    return found, shares
+        prefixes, shares = _continued(mechanism, reports, prefixes, level)
+    return prefixes, shares
 
 
 def _continued(
@@ -249,18 +249,18 @@ def _chunk(mechanism: HeavyHitters, reports: NDArray[np.uint64], prefix: int, le
     from the reported bucket, and the remainder is a local hashing of the chunk alone.
     """
     g, digits = mechanism.buckets, mechanism.digits
-    own = g**digits
+    size = g**digits
     seeds, buckets = reports // np.uint64(g), (reports % np.uint64(g)).astype(np.int64)
-    rest = seeds // np.uint64(own)
-    held = np.zeros(len(reports), dtype=np.int64)
+    rest = seeds // np.uint64(size)
+    hashed = np.zeros(len(reports), dtype=np.int64)
     for _ in range(level):
         part, prefix = prefix & ((1 << mechanism.chunk) - 1), prefix >> mechanism.chunk
         for _ in range(digits):
             if part % g:
-                held += (rest % np.uint64(g)).astype(np.int64) * (part % g)
+                hashed += (rest % np.uint64(g)).astype(np.int64) * (part % g)
             rest, part = rest // np.uint64(g), part // g
-    index = (seeds % np.uint64(own)).astype(np.int64) * g + (buckets - held) % g
-    table = np.bincount(index, minlength=own * g).astype(np.int32)
+    index = (seeds % np.uint64(size)).astype(np.int64) * g + (buckets - hashed) % g
+    table = np.bincount(index, minlength=size * g).astype(np.int32)
     counts = supports(table, g, digits)[: 1 << mechanism.chunk]
     return np.asarray((counts / max(1, len(reports)) - float(mechanism.q)) / float(mechanism.p - mechanism.q))
 

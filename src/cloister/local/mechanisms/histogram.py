@@ -88,9 +88,9 @@ def histogram(mechanism: HistogramEncoding, values: NDArray[np.int64], source: S
     """Return one row of integers a person, cut at the limit: a draw a component, from the first to the last."""
     noisy = np.empty((len(values), mechanism.domain), dtype=np.int32)
     for row in range(0, len(values), 64):
-        own = values[row : row + 64]
-        drawn = laplace_rows(mechanism.scale, len(own), mechanism.domain, source)
-        drawn[np.arange(len(own)), own] += 1
+        batch = values[row : row + 64]
+        drawn = laplace_rows(mechanism.scale, len(batch), mechanism.domain, source)
+        drawn[np.arange(len(batch)), batch] += 1
         noisy[row : row + 64] = np.clip(drawn, -mechanism.limit, mechanism.limit)
     return noisy
 

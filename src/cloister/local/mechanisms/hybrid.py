@@ -88,7 +88,7 @@ class Hybrid(NumberMechanism):
     def law(self, value: int) -> tuple[Fraction, ...]:
         """The probability of every report on this grid point."""
         near, bit = self.piecewise.law(value), self.duchi.law(value)
-        return tuple(self.share * one for one in near) + tuple((1 - self.share) * one for one in bit)
+        return tuple(self.share * chance for chance in near) + tuple((1 - self.share) * chance for chance in bit)
 
     def largest_ratio(self) -> Fraction:
         """Return the larger ratio of the two."""

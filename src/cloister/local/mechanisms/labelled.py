@@ -130,10 +130,10 @@ def perturb(mechanism: LabelledNumber, values: Any, source: Source | None = None
     """
     drawn_from = source or SYSTEM
     try:
-        given, numbers = values
+        labels, numbers = values
     except (TypeError, ValueError):
         raise BadInput("labelled numbers are a pair: people's classes, and their numbers.") from None
-    classes = np.atleast_1d(answers_of(given, mechanism.classes)).ravel()
+    classes = np.atleast_1d(answers_of(labels, mechanism.classes)).ravel()
     rows = np.asarray(numbers)
     if rows.dtype.kind not in "biuf" or rows.size != classes.size * mechanism.numbers or np.isnan(rows).any():
         raise BadInput(f"each person has {mechanism.numbers} numbers in [-1, 1], none of them missing.")
@@ -149,9 +149,9 @@ def labelled(
     sent = np.empty((len(classes), mechanism.domain), dtype=np.int32)
     places = mechanism.classes * np.arange(mechanism.numbers)
     for start in range(0, len(classes), _PEOPLE):
-        own, whole = classes[start : start + _PEOPLE], steps[start : start + _PEOPLE]
-        noisy = discrete_laplace(mechanism.scale, (len(own), mechanism.domain), source)
-        noisy[np.arange(len(own))[:, None], places + own[:, None]] += whole
+        labels, numbers = classes[start : start + _PEOPLE], steps[start : start + _PEOPLE]
+        noisy = discrete_laplace(mechanism.scale, (len(labels), mechanism.domain), source)
+        noisy[np.arange(len(labels))[:, None], places + labels[:, None]] += numbers
         sent[start : start + _PEOPLE] = np.clip(noisy, -mechanism.limit, mechanism.limit)
     return sent
 

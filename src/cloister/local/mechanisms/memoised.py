@@ -97,15 +97,15 @@ class Memoised(Oracle):
     def unary(cls, domain: int, *, lifetime: Loss, report: Loss) -> Self:
         """Build flipped bits of unary encoding, symmetric or optimised, whichever has less error after both layers."""
         amount = _less(report, lifetime, cls.name)
-        made = []
+        candidates = []
         for first in (UnaryEncoding.symmetric(domain, lifetime), UnaryEncoding.optimised(domain, lifetime)):
 
             def within(flip: Fraction, first: UnaryEncoding = first) -> bool:
                 return ratio_within(bits_ratio(_flipped(first.p, flip), _flipped(first.q, flip)), amount)
 
             flip = _least(within, 1 << _DIGITS, Fraction(1, 2))
-            made.append(cls(domain, "unary", first.p, first.q, flip, lifetime, report))
-        return min(made, key=lambda one: one.mse(1))
+            candidates.append(cls(domain, "unary", first.p, first.q, flip, lifetime, report))
+        return min(candidates, key=lambda candidate: candidate.mse(1))
 
     @property
     def permanent(self) -> DirectEncoding | UnaryEncoding:
@@ -158,9 +158,9 @@ class Memoised(Oracle):
         return {**Oracle.describe(self), "lifetime": str(self.lifetime.amount)}
 
 
-def _flipped(one: Fraction, flip: Fraction) -> Fraction:
+def _flipped(chance: Fraction, flip: Fraction) -> Fraction:
     """Return the probability of a 1 that is flipped with this probability."""
-    return one * (1 - flip) + (1 - one) * flip
+    return chance * (1 - flip) + (1 - chance) * flip
 
 
 def _direct(domain: int, p: Fraction, q: Fraction, flip: Fraction) -> tuple[Fraction, Fraction]:

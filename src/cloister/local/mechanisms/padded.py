@@ -100,7 +100,7 @@ class PaddedSample(Oracle):
     def law(self, value: int) -> tuple[Fraction, ...]:
         """The probability of every report on this set: the mean over its places."""
         chosen = [option for option in range(self.domain) if value >> option & 1]
-        laws = [self.inner.law(place) for place in (*chosen, *[self.domain] * (self.most - len(chosen)))]
+        laws = [self.inner.law(option) for option in (*chosen, *[self.domain] * (self.most - len(chosen)))]
         return tuple(sum(chances, start=Fraction(0)) / self.most for chances in zip(*laws, strict=True))
 
     def mse(self, people: int) -> float:

@@ -103,11 +103,11 @@ class PairOrder(Oracle):
 
     def law(self, value: int) -> tuple[Fraction, ...]:
         """The probability of every report on the ranking of this number."""
-        place = {item: at for at, item in enumerate(_ranking(value, self.domain))}
+        rank = {item: at for at, item in enumerate(_ranking(value, self.domain))}
         chances: list[Fraction] = []
         for i in range(self.domain):
             for j in range(i + 1, self.domain):
-                before = self.p if place[i] < place[j] else self.q
+                before = self.p if rank[i] < rank[j] else self.q
                 chances += [(1 - before) / self.pairs, before / self.pairs]
         return tuple(chances)
 
@@ -118,8 +118,8 @@ class PairOrder(Oracle):
     def variance(self, frequencies: ArrayLike, people: int) -> Floats:
         """Return the variance of the estimated share of people with one order of a pair, with random questions."""
         shares, p, q = np.asarray(frequencies, dtype=np.float64), float(self.p), float(self.q)
-        said = q + (p - q) * shares
-        return np.asarray(self.pairs * said * (1 - said) / (people * (p - q) ** 2))
+        reported = q + (p - q) * shares
+        return np.asarray(self.pairs * reported * (1 - reported) / (people * (p - q) ** 2))
 
     def mse(self, people: int) -> float:
         """Return an upper bound on the expected squared error of a Borda score: as if every pair were a tie."""
@@ -193,7 +193,9 @@ class ItemAtPlace(Oracle):
     def law(self, value: int) -> tuple[Fraction, ...]:
         """The probability of every report on the ranking of this number."""
         k = self.domain
-        return tuple((self.p if said == item else self.q) / k for item in _ranking(value, k) for said in range(k))
+        return tuple(
+            (self.p if reported == item else self.q) / k for item in _ranking(value, k) for reported in range(k)
+        )
 
     def largest_ratio(self) -> Fraction:
         """Return p/q."""
@@ -202,8 +204,8 @@ class ItemAtPlace(Oracle):
     def variance(self, frequencies: ArrayLike, people: int) -> Floats:
         """Return the variance of the estimated share of people with an item at a place, with random questions."""
         shares, p, q = np.asarray(frequencies, dtype=np.float64), float(self.p), float(self.q)
-        said = q + (p - q) * shares
-        return np.asarray(self.domain * said * (1 - said) / (people * (p - q) ** 2))
+        reported = q + (p - q) * shares
+        return np.asarray(self.domain * reported * (1 - reported) / (people * (p - q) ** 2))
 
     def mse(self, people: int) -> float:
         """Return the expected squared error of a Borda score, if each item is equally often at each place."""
@@ -231,12 +233,12 @@ def pair_order(mechanism: PairOrder, values: NDArray[np.int64], source: Source) 
     The true order is reported if the second word is below p·2^64.
     """
     people, k = np.arange(len(values)), mechanism.domain
-    place = np.empty_like(values)
-    place[people[:, None], values] = np.arange(k)
+    rank = np.empty_like(values)
+    rank[people[:, None], values] = np.arange(k)
     first, second = np.triu_indices(k, 1)  # (0,1), (0,2), … (1,2), …
     pair = uniform(mechanism.pairs, len(values), source).astype(np.int64)
     truth = coins(threshold(mechanism.p), len(values), source)
-    before = place[people, first[pair]] < place[people, second[pair]]
+    before = rank[people, first[pair]] < rank[people, second[pair]]
     return np.asarray(2 * pair + (before == truth), dtype=np.uint64)
 
 
@@ -259,10 +261,10 @@ def read_rankings(mechanism: PairOrder | ItemAtPlace, values: Any) -> NDArray[np
     """
     k = mechanism.domain
     try:
-        given = np.asarray(values)
+        array = np.asarray(values)
     except ValueError:  # rows of different lengths
-        given = np.empty(0)
-    rows = given.reshape(-1, k) if given.ndim in (1, 2) and given.shape[-1] == k else np.empty((1, 0))
+        array = np.empty(0)
+    rows = array.reshape(-1, k) if array.ndim in (1, 2) and array.shape[-1] == k else np.empty((1, 0))
     if rows.dtype.kind not in "iu" or not (np.sort(rows, axis=1) == np.arange(k)).all():
         raise BadCandidates(f"a ranking names each item from 0 to {k - 1} once, the best first; one row a person.")
     return rows.astype(np.int64)
@@ -337,8 +339,8 @@ def estimate_pairs(mechanism: PairOrder, counts: Counts, confidence: Number = "0
     """Estimate the preferences of every pair from the people asked about it; a score is a sum over pairs."""
     _check(mechanism, counts)
     k = mechanism.domain
-    said = counts.table.reshape(-1, 2)
-    share, variance = _shares(said[:, 1], said.sum(axis=1), mechanism)
+    table = counts.table.reshape(-1, 2)
+    share, variance = _shares(table[:, 1], table.sum(axis=1), mechanism)
     first, second = np.triu_indices(k, 1)
     matrix, spread = np.full((k, k), 0.5), np.zeros((k, k))
     matrix[first, second], matrix[second, first] = share, 1 - share
@@ -351,8 +353,8 @@ def estimate_places(mechanism: ItemAtPlace, counts: Counts, confidence: Number =
     """Estimate the items at every place from the people asked about it; a score weights places by the number below."""
     _check(mechanism, counts)
     k = mechanism.domain
-    said = counts.table.reshape(k, k)
-    matrix, spread = _shares(said, np.repeat(said.sum(axis=1)[:, None], k, axis=1), mechanism)
+    table = counts.table.reshape(k, k)
+    matrix, spread = _shares(table, np.repeat(table.sum(axis=1)[:, None], k, axis=1), mechanism)
     below = np.arange(k - 1, -1, -1.0)
     scores = below @ matrix
     # The last place has weight zero, even if no one was asked about it.
@@ -360,14 +362,14 @@ def estimate_places(mechanism: ItemAtPlace, counts: Counts, confidence: Number =
     return _made(mechanism, counts, confidence, scores, error, matrix, np.sqrt(spread))
 
 
-def _shares(said: NDArray[Any], asked: NDArray[Any], mechanism: PairOrder | ItemAtPlace) -> tuple[Floats, Floats]:
+def _shares(counts: NDArray[Any], people: NDArray[Any], mechanism: PairOrder | ItemAtPlace) -> tuple[Floats, Floats]:
     """Return unbiased shares among the people asked, and variances; 1/options and infinity where no one was."""
     p, q = float(mechanism.p), float(mechanism.q)
     guess = 0.5 if isinstance(mechanism, PairOrder) else 1 / mechanism.domain
-    some = asked > 0
-    share = np.where(some, (said / np.maximum(asked, 1) - q) / (p - q), guess)
+    some = people > 0
+    share = np.where(some, (counts / np.maximum(people, 1) - q) / (p - q), guess)
     likely = q + (p - q) * np.clip(share, 0.0, 1.0)
-    variance = np.where(some, likely * (1 - likely) / (np.maximum(asked, 1) * (p - q) ** 2), np.inf)
+    variance = np.where(some, likely * (1 - likely) / (np.maximum(people, 1) * (p - q) ** 2), np.inf)
     return np.asarray(share), np.asarray(variance)
 
 

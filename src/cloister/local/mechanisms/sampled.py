@@ -112,8 +112,8 @@ class SampledNumbers(NumberMechanism):
     @property
     def outputs(self) -> int:
         """The number of different reports."""
-        told: int = self.inner.outputs**self.picked
-        return math.comb(self.size, self.picked) * told
+        reports: int = self.inner.outputs**self.picked
+        return math.comb(self.size, self.picked) * reports
 
     @property
     def parts(self) -> tuple[Segment, ...]:
@@ -122,12 +122,12 @@ class SampledNumbers(NumberMechanism):
 
     def law(self, value: int) -> tuple[Fraction, ...]:
         """The probability of every report: for each set of coordinates in turn, of all their inner reports."""
-        points = [value // self.inner.domain**place % self.inner.domain for place in range(self.size)]
+        points = [value // self.inner.domain**axis % self.inner.domain for axis in range(self.size)]
         laws, sets = [self.inner.law(point) for point in points], math.comb(self.size, self.picked)
         return tuple(
             math.prod(chances, start=Fraction(1)) / sets
-            for told in combinations(range(self.size), self.picked)
-            for chances in product(*(laws[place] for place in told))
+            for axes in combinations(range(self.size), self.picked)
+            for chances in product(*(laws[axis] for axis in axes))
         )
 
     def largest_ratio(self) -> Fraction:
@@ -137,9 +137,9 @@ class SampledNumbers(NumberMechanism):
     def describe(self) -> dict[str, str | int]:
         """Return the public, exact facts; the inner mechanism's are marked."""
         pairs = "; ".join(f"{low} {high}" for low, high in self.pairs)
-        own: dict[str, str | int] = {"mechanism": self.name, "bits": self.bits, "width": self.width, "pairs": pairs}
-        own |= {f"inner.{fact}": value for fact, value in self.inner.describe().items()}
-        return {**own, "picked": self.picked, "loss": str(self.epsilon)}
+        facts: dict[str, str | int] = {"mechanism": self.name, "bits": self.bits, "width": self.width, "pairs": pairs}
+        facts |= {f"inner.{fact}": value for fact, value in self.inner.describe().items()}
+        return {**facts, "picked": self.picked, "loss": str(self.epsilon)}
 
     def _coefficients(self) -> tuple[Fraction, Fraction, Fraction]:
         """Return the variance's coefficients for equal values: k/d of the people per coordinate."""
@@ -167,12 +167,12 @@ def _perturb(mechanism: SampledNumbers, values: NDArray[np.int64], source: Sourc
     """Return, for each reported coordinate in rising order, two bytes with its number, then the inner report."""
     each = 2 + mechanism.inner.width
     rows = np.empty((len(values), mechanism.width), dtype=np.uint8)
-    told = sampled_coordinates(mechanism.size, mechanism.picked, len(values), source)
+    coordinates = sampled_coordinates(mechanism.size, mechanism.picked, len(values), source)
     for column in range(mechanism.picked):
-        place = told[:, column]
-        report = perturbed(mechanism.inner, np.take_along_axis(values, place[:, None], axis=1).ravel(), source)
+        coordinate = coordinates[:, column]
+        report = perturbed(mechanism.inner, np.take_along_axis(values, coordinate[:, None], axis=1).ravel(), source)
         at = column * each
-        rows[:, at : at + 2] = place.astype("<u2").view(np.uint8).reshape(-1, 2)
+        rows[:, at : at + 2] = coordinate.astype("<u2").view(np.uint8).reshape(-1, 2)
         rows[:, at + 2 : at + each] = report.astype("<u8").view(np.uint8).reshape(-1, 8)[:, : each - 2]
     return rows
 
@@ -182,13 +182,13 @@ def sampled_coordinates(size: int, picked: int, people: int, source: Source) -> 
 
     Of the coordinates 0 … j a uniform one is taken, or j itself if that one was taken before.
     """
-    told = np.empty((people, picked), dtype=np.int64)
+    coordinates = np.empty((people, picked), dtype=np.int64)
     for column, last in enumerate(range(size - picked, size)):
         drawn = uniform(last + 1, people, source).astype(np.int64)
-        taken = (told[:, :column] == drawn[:, None]).any(axis=1)
-        told[:, column] = np.where(taken, last, drawn)
-    told.sort(axis=1)
-    return told
+        taken = (coordinates[:, :column] == drawn[:, None]).any(axis=1)
+        coordinates[:, column] = np.where(taken, last, drawn)
+    coordinates.sort(axis=1)
+    return coordinates
 
 
 @valid.register

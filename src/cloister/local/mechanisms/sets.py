@@ -199,8 +199,8 @@ class SetBits(Oracle):
         """
         top, rest, digits = threshold(self.p), *self._tails
         ends, total = [], 0
-        for place in range(self.most):
-            total += top >> digits * place
+        for index in range(self.most):
+            total += top >> digits * index
             ends.append(total)
             top *= rest
         return tuple(ends)
@@ -232,10 +232,10 @@ class SetBits(Oracle):
         first = [Fraction(ends[j + 1] - ends[j], WORD) for j in range(len(chosen))]
         chances = []
         for report in range(self.outputs):
-            shown = [j for j, option in enumerate(chosen) if report >> option & 1]
+            hits = [j for j, option in enumerate(chosen) if report >> option & 1]
             ones, free = report.bit_count(), self.domain
-            if shown:
-                chance, ones, free = first[shown[0]], ones - 1, free - shown[0] - 1
+            if hits:
+                chance, ones, free = first[hits[0]], ones - 1, free - hits[0] - 1
             else:
                 chance, free = 1 - sum(first, start=Fraction(0)), free - len(chosen)
             chances.append(chance * self.q**ones * (1 - self.q) ** (free - ones))
@@ -322,11 +322,11 @@ def bits_of_set(mechanism: SetBits, values: NDArray[np.int64], source: Source) -
         first = np.searchsorted(ends, tossed(len(chosen), source), side="right")
         bits = bit_coins(mechanism.q, len(chosen) * width, source).reshape(-1, width)
         trim(bits, mechanism.domain)
-        for place, option in enumerate(chosen.T):
-            at = np.flatnonzero((option >= 0) & (place <= first))
+        for index, option in enumerate(chosen.T):
+            at = np.flatnonzero((option >= 0) & (index <= first))
             byte, mask = option[at] >> 3, np.uint8(1) << (option[at] & 7).astype(np.uint8)
-            held = bits[at, byte] & ~mask
-            bits[at, byte] = np.where(first[at] == place, held | mask, held)
+            cleared = bits[at, byte] & ~mask
+            bits[at, byte] = np.where(first[at] == index, cleared | mask, cleared)
         rows[piece] = bits
     return rows
 
@@ -356,10 +356,12 @@ def read_sets(domain: int, most: int, values: Any) -> NDArray[np.int64]:
             raise BadCandidates(rule)
         rows, flat = np.divmod(np.flatnonzero(values), domain)
         people = len(values)
-    elif isinstance(values, list | tuple) and all(isinstance(one, set | frozenset | list | tuple) for one in values):
+    elif isinstance(values, list | tuple) and all(
+        isinstance(options, set | frozenset | list | tuple) for options in values
+    ):
         people = len(values)
-        rows = np.repeat(np.arange(people), [len(one) for one in values])
-        listed = [option for one in values for option in one]
+        rows = np.repeat(np.arange(people), [len(options) for options in values])
+        listed = [option for options in values for option in options]
         if any(isinstance(option, bool) or not isinstance(option, int | np.integer) for option in listed):
             raise BadCandidates(rule)
         try:

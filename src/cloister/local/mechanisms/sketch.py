@@ -124,8 +124,8 @@ def folded(
 ) -> NDArray[np.int64]:
     """Return the sum of the coefficients of the values' 1-bits, byte by byte."""
     total = np.zeros(np.broadcast_shapes(rows.shape, values.shape), dtype=np.int64)
-    for place in range(table.shape[1]):
-        total += table[rows, place, (values >> (8 * place)) & 255]
+    for byte in range(table.shape[1]):
+        total += table[rows, byte, (values >> (8 * byte)) & 255]
     return total % buckets
 
 
@@ -156,12 +156,12 @@ def sketch(mechanism: CountMeanSketch, values: NDArray[np.int64], source: Source
     """Return two row bytes and packed bits: a word for the row (its low bits), one for the true bit, then coins."""
     data = np.empty((len(values), ROW_BYTES + row_width(mechanism.buckets)), dtype=np.uint8)
     for piece in pieces(len(values)):
-        own = values[piece]
-        rows = tossed(len(own), source) & np.uint64(mechanism.rows - 1)
-        true_bits = coins(threshold(mechanism.p), len(own), source)
+        batch = values[piece]
+        rows = tossed(len(batch), source) & np.uint64(mechanism.rows - 1)
+        true_bits = coins(threshold(mechanism.p), len(batch), source)
         data[piece, :ROW_BYTES] = rows.astype("<u2").view(np.uint8).reshape(-1, ROW_BYTES)
         bits = bit_rows(mechanism.q, data[piece, ROW_BYTES:], source)
-        put(bits, mechanism.hashed(rows.astype(np.int64), own), true_bits, mechanism.buckets)
+        put(bits, mechanism.hashed(rows.astype(np.int64), batch), true_bits, mechanism.buckets)
     return data
 
 
@@ -186,8 +186,8 @@ def _counts(mechanism: CountMeanSketch, data: NDArray[Any]) -> NDArray[np.int64]
     order = np.argsort(rows.astype(np.uint16), kind="stable")  # sixteen bits are sorted in two passes
     ends = np.cumsum(table[:, -1])
     for row in np.flatnonzero(table[:, -1]).tolist():
-        here = np.take(data, order[ends[row] - table[row, -1] : ends[row]], axis=0)
-        table[row, :-1] = columns(here[:, ROW_BYTES:], mechanism.buckets)
+        group = np.take(data, order[ends[row] - table[row, -1] : ends[row]], axis=0)
+        table[row, :-1] = columns(group[:, ROW_BYTES:], mechanism.buckets)
     return table
 
 
@@ -199,10 +199,10 @@ def _shares(
         raise BadInput(f"a domain of {mechanism.domain:,} values is not listed. Name the values to estimate.")
     named = np.arange(mechanism.domain) if values is None else values
     p, q, meet = float(mechanism.p), float(mechanism.q), 1 / mechanism.buckets
-    held = (table[:, :-1] - table[:, -1:] * q) / (p - q)
+    unbiased = (table[:, :-1] - table[:, -1:] * q) / (p - q)
     total = np.zeros(len(named))
     for row in range(mechanism.rows):
-        total += held[row, mechanism.hashed(row, named)]
+        total += unbiased[row, mechanism.hashed(row, named)]
     # A value's bucket holds its own people and, on average, 1/buckets of all others.
     return values, np.asarray((total / people - meet) / (1 - meet))
 

@@ -150,8 +150,8 @@ class DistributionEstimate:
         """Return the first point that at least this share of people does not exceed."""
         if not 0 <= share <= 1:
             raise BadInput("a quantile is asked for by a share from 0 to 1.")
-        place = int(np.searchsorted(np.cumsum(self.frequencies), share - 1e-12))
-        return float(self.points[min(place, len(self.points) - 1)])
+        index = int(np.searchsorted(np.cumsum(self.frequencies), share - 1e-12))
+        return float(self.points[min(index, len(self.points) - 1)])
 
     def require_private(self) -> "DistributionEstimate":
         """Return this estimate, or raise if its noise was seeded and so not private."""
@@ -182,9 +182,9 @@ def estimate(
         raise BadInput("no report was counted, so there is nothing to estimate.")
     if method not in ("ems", "em"):
         raise BadInput(f"a distribution is rebuilt by 'ems' or 'em', got {method!r:.40}.")
-    seen, channel = counts.table.astype(np.float64)[None], _Channel(mechanism)
-    likely, rounds = _climb(channel, seen, False, _tolerance(mechanism, False))
-    shares, taken = (likely, rounds) if method == "em" else _climb(channel, seen, True, _tolerance(mechanism, True))
+    observed, channel = counts.table.astype(np.float64)[None], _Channel(mechanism)
+    likely, rounds = _climb(channel, observed, False, _tolerance(mechanism, False))
+    shares, taken = (likely, rounds) if method == "em" else _climb(channel, observed, True, _tolerance(mechanism, True))
     # The same number of rounds from the same start: the bootstrap repeats the estimation, without tuning.
     law = channel.expected(likely)[0]
     drawn = np.random.default_rng(0).multinomial(counts.n, law / law.sum(), size=_BOOTSTRAPS).astype(np.float64)
@@ -212,8 +212,8 @@ def mean_of(mechanism: SquareWave, counts: Counts, confidence: Number = "0.95") 
 
     It has more error than the mean of the reconstructed distribution, which is biased towards the middle instead.
     """
-    place = np.arange(mechanism.outputs, dtype=np.int64)
-    sums = [counts.n, int((place * counts.table).sum()), int((place * place * counts.table).sum())]
+    position = np.arange(mechanism.outputs, dtype=np.int64)
+    sums = [counts.n, int((position * counts.table).sum()), int((position * position * counts.table).sum())]
     return estimate_mean(mechanism, replace(counts, table=np.array([[sums]], dtype=object)), confidence)
 
 
@@ -255,19 +255,19 @@ def _running(values: Floats) -> Floats:
 
 
 def _climb(
-    channel: _Channel, seen: Floats, smooth: bool, tolerance: float, rounds: int = _ROUNDS
+    channel: _Channel, observed: Floats, smooth: bool, tolerance: float, rounds: int = _ROUNDS
 ) -> tuple[Floats, int]:
     """Return shares for each row of counts, from uniform ones, until a round gains less than `tolerance`."""
     points = len(channel.starts)
-    shares, before = np.full((len(seen), points), 1 / points), -np.inf
+    shares, before = np.full((len(observed), points), 1 / points), -np.inf
     for turn in range(1, rounds + 1):
         expected = channel.expected(shares)
         if tolerance > -np.inf:
-            reached = float((seen * np.log(expected)).sum())
+            reached = float((observed * np.log(expected)).sum())
             if abs(reached - before) < tolerance:
                 return shares, turn - 1
             before = reached
-        shares = shares * channel.back(seen / expected)
+        shares = shares * channel.back(observed / expected)
         if smooth:
             shares = _smoothed(shares)
         shares /= shares.sum(axis=1, keepdims=True)

@@ -76,7 +76,7 @@ class SubsetSelection(Oracle):
                 raise BadInput("size must be a whole number of at least 1 and below the domain.")
             return made(size)
         near = math.floor(d / (power + 1))
-        return min((made(k) for k in {max(1, near), min(d - 1, near + 1)}), key=lambda made: made.mse(1))
+        return min((made(k) for k in {max(1, near), min(d - 1, near + 1)}), key=lambda candidate: candidate.mse(1))
 
     @property
     def q(self) -> Fraction:  # type: ignore[override]  # follows from p
@@ -100,7 +100,7 @@ class SubsetSelection(Oracle):
         for subset in combinations(range(d), k):
             with_value = value in subset
             chance = self.p / math.comb(d - 1, k - 1) if with_value else (1 - self.p) / math.comb(d - 1, k)
-            chances[sum(1 << place for place in subset)] = chance
+            chances[sum(1 << member for member in subset)] = chance
         return tuple(chances)
 
     def largest_ratio(self) -> Fraction:
@@ -194,9 +194,9 @@ def subset(mechanism: SubsetSelection, values: NDArray[np.int64], source: Source
     for add in (True, False):
         _mend(flat, bases, gaps, add, None, domain, source)
     at, bit = bases + (values >> 3), _BIT[values & 7]
-    held = flat[at]
-    flat[at] = np.where(included, held | bit, held & ~bit)
-    _mend(flat, bases, ((held & bit) > 0).astype(np.int32), True, values, domain, source)
+    before = flat[at]
+    flat[at] = np.where(included, before | bit, before & ~bit)
+    _mend(flat, bases, ((before & bit) > 0).astype(np.int32), True, values, domain, source)
     return rows
 
 
@@ -212,8 +212,8 @@ def _mend(
 ) -> None:
     """Set (or clear) the bits each row lacks (or has too many), each uniform among the candidates.
 
-    A row tries one place after another: a word (16 bits if they suffice, else 32), cut to as many bits as the domain
-    needs. A place beyond the domain, the closed place of a row, and a bit that already has the right value change
+    A row tries one position after another: a word (16 bits if they suffice, else 32), cut to as many bits as the domain
+    needs. A position beyond the domain, the closed position of a row, and a bit that already has the right value change
     nothing. In every round a row may try as often as it has gaps, so it never does too much; rows with most gaps come
     first, so that rows that may still try are always the first ones. In place, gaps too; fewer rows than `few` are left
     alone.
@@ -221,32 +221,32 @@ def _mend(
     kind: type[np.uint16] | type[np.uint32] = np.uint16 if domain <= 1 << 16 else np.uint32
     mask, last = kind((1 << (domain - 1).bit_length()) - 1), kind(domain - 1)
     sign = 1 if add else -1
-    here = np.flatnonzero(sign * gaps > 0)
-    while here.size >= few:
-        left = sign * gaps[here]
+    rows = np.flatnonzero(sign * gaps > 0)
+    while rows.size >= few:
+        left = sign * gaps[rows]
         if left.max() > 1:
             order = np.argsort(-left.astype(np.int16) if domain < 1 << 15 else -left, kind="stable")
-            here, left = here[order], left[order]
+            rows, left = rows[order], left[order]
         turns = np.searchsorted(-left, -np.arange(1, int(left[0]) + 1), side="right").tolist()
-        base, shut = bases[here], None if closed is None else closed[here].astype(kind)
+        base, shut = bases[rows], None if closed is None else closed[rows].astype(kind)
         for count in turns:
             if count < few:
                 break
             drawn: NDArray[Any] = np.frombuffer(source.bytes(count * mask.itemsize), dtype=kind)
-            place = drawn & mask
-            bit = _BIT.take(place & kind(7))
+            position = drawn & mask
+            bit = _BIT.take(position & kind(7))
             if mask != last:
-                bit *= place <= last
-                place = np.minimum(place, last)
+                bit *= position <= last
+                position = np.minimum(position, last)
             if shut is not None:
-                bit *= place != shut[:count]
-            at = base[:count] + (place >> kind(3))
-            held = flat[at]
-            mended = held | bit if add else held & ~bit
+                bit *= position != shut[:count]
+            at = base[:count] + (position >> kind(3))
+            before = flat[at]
+            mended = before | bit if add else before & ~bit
             flat[at] = mended
-            left[:count] -= mended != held
-        gaps[here] = sign * left
-        here = here.compress(left > 0)
+            left[:count] -= mended != before
+        gaps[rows] = sign * left
+        rows = rows.compress(left > 0)
 
 
 def _ones(bits: Bytes) -> NDArray[np.int32]:

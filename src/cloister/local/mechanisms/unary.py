@@ -124,9 +124,9 @@ def check_bits(oracle: Oracle) -> None:
 
 def bits_law(value: int, domain: int, p: Fraction, q: Fraction) -> tuple[Fraction, ...]:
     """Return the probability of every setting of the bits, the first value in the lowest bit."""
-    ones = [p if place == value else q for place in range(domain)]
+    chances = [p if index == value else q for index in range(domain)]
     return tuple(
-        prod((one if bits >> place & 1 else 1 - one for place, one in enumerate(ones)), start=Fraction(1))
+        prod((chance if bits >> index & 1 else 1 - chance for index, chance in enumerate(chances)), start=Fraction(1))
         for bits in range(1 << domain)
     )
 
@@ -244,9 +244,9 @@ def unary(mechanism: UnaryEncoding | ThresholdEncoding, values: NDArray[np.int64
     width = row_width(mechanism.domain)
     rows = np.empty((len(values), width), dtype=np.uint8)
     for piece in pieces(len(values)):
-        own = values[piece]
-        true_bits = coins(threshold(mechanism.p), len(own), source)
-        put(bit_rows(mechanism.q, rows[piece], source), own, true_bits, mechanism.domain)
+        batch = values[piece]
+        true_bits = coins(threshold(mechanism.p), len(batch), source)
+        put(bit_rows(mechanism.q, rows[piece], source), batch, true_bits, mechanism.domain)
     return rows
 
 

@@ -99,13 +99,13 @@ def fitting(share: Fraction, reach: int) -> int:
 def _moments(window: int, reach: int, p: Fraction, q: Fraction) -> Segment:
     """Return the moments of a report: q everywhere, and p - q more in a window that begins at c = reach (1 + t) / 2."""
     w, n, more, half = window, reach + window, p - q, Fraction(reach, 2)
-    ones, squares = Fraction(w * (w - 1), 2), Fraction((w - 1) * w * (2 * w - 1), 6)
+    linear, squares = Fraction(w * (w - 1), 2), Fraction((w - 1) * w * (2 * w - 1), 6)
     flat, flat_squares = q * n * (n - 1) / 2, q * (n - 1) * n * (2 * n - 1) / 6
     # Sums over the window of c + i and of (c + i)², with c = half + half·t.
-    mean = more * (w * half + ones) + flat, more * w * half
+    mean = more * (w * half + linear) + flat, more * w * half
     square = (
-        more * (w * half**2 + 2 * ones * half + squares) + flat_squares,
-        more * (2 * w * half**2 + 2 * ones * half),
+        more * (w * half**2 + 2 * linear * half + squares) + flat_squares,
+        more * (2 * w * half**2 + 2 * linear * half),
         more * w * half**2,
     )
     return Segment(0, n, Fraction(1), mean, square)

@@ -139,19 +139,19 @@ def advise_number(bounds: Bounds | list[Bounds], epsilon: Loss, n: int, most_bit
     if isinstance(bounds, list):
         read_pairs(bounds)
         makers = {"SR+": lambda: DuchiVector.for_loss(bounds, epsilon)}
-        for label, one in _ONE_NUMBER.items():
-            makers[f"{label}/k"] = partial(SampledNumbers.for_loss, bounds, epsilon, one)
+        for label, factory in _ONE_NUMBER.items():
+            makers[f"{label}/k"] = partial(SampledNumbers.for_loss, bounds, epsilon, factory)
     else:
         read_pair(bounds)
-        makers = {label: partial(one, bounds, epsilon) for label, one in _ONE_NUMBER.items()}
-    found = []
+        makers = {label: partial(factory, bounds, epsilon) for label, factory in _ONE_NUMBER.items()}
+    candidates = []
     for label, maker in makers.items():
         try:
-            made = maker()
+            mechanism = maker()
         except BadInput:
             continue  # an unsupported epsilon or number of coordinates
-        found.append(Candidate(label, made, made.mse(n), made.bits, made.formula))
-    return _best(found, n, most_bits)
+        candidates.append(Candidate(label, mechanism, mechanism.mse(n), mechanism.bits, mechanism.formula))
+    return _best(candidates, n, most_bits)
 
 
 def _best(candidates: list[Candidate], n: int, most_bits: int | None) -> Advice:
@@ -166,16 +166,16 @@ def _best(candidates: list[Candidate], n: int, most_bits: int | None) -> Advice:
 
 
 def _candidates(domain: int, loss: Loss, n: int) -> list[Candidate]:
-    found = []
+    candidates = []
     if domain == 2:
         response = RandomisedResponse.for_loss(loss)
-        found.append(Candidate("RR", response, response.mse(n), response.bits, response.formula))
+        candidates.append(Candidate("RR", response, response.mse(n), response.bits, response.formula))
     for label, maker in _MAKERS.items():
         if label == "CMS" and domain <= 1 << 20:
             continue  # for domains that the others cannot list; depends on the distribution of the answers
         try:
-            made = maker(domain, loss)
+            mechanism = maker(domain, loss)
         except BadInput:
             continue
-        found.append(Candidate(label, made, made.mse(n), made.bits, made.formula))
-    return found
+        candidates.append(Candidate(label, mechanism, mechanism.mse(n), mechanism.bits, mechanism.formula))
+    return candidates

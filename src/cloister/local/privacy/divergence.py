@@ -85,10 +85,10 @@ def covered_divergence(epsilon: float, n: int, cover: Cover, limit: float) -> fl
     starts = np.arange(first, last + 1, width)
     shares = np.add.reduceat(weights(np.arange(first, last + 1, dtype=np.float64), n - 1, rate), starts - first)
     pair = Pair(cover.own, cover.cross, cover.copy / rate)
-    found = (
+    terms = (
         float(share) * divergence(epsilon, int(c) + 1, pair, limit)[0] for share, c in zip(shares, starts, strict=True)
     )
-    return (1 + _SLACK) * sum(found) + cut
+    return (1 + _SLACK) * sum(terms) + cut
 
 
 def divergence(epsilon: float, n: int, pair: Pair, limit: float) -> tuple[float, float]:
@@ -153,13 +153,13 @@ def alike(people: int, rate: float, limit: float) -> Floats:
 def divergence_of_two(epsilon: float, law: Floats, yes: float, no: float, limit: float) -> tuple[float, float]:
     """Bound randomised response among others with this law of yeses: in both directions, from above and below."""
     same, less = np.append(law, 0.0), np.append(0.0, law)
-    one, zero = (1 - yes) * same + yes * less, (1 - no) * same + no * less
+    if_yes, if_no = (1 - yes) * same + yes * less, (1 - no) * same + no * less
     power = math.exp(epsilon)
     above = below = 0.0
-    for left, right in ((one, power * zero), (zero, power * one)):
+    for left, right in ((if_yes, power * if_no), (if_no, power * if_yes)):
         at = left > right
-        found, slack = float((left[at] - right[at]).sum()), _SLACK * float((left[at] + right[at]).sum())
-        above, below = max(above, found + slack), max(below, found - slack)
+        gap, slack = float((left[at] - right[at]).sum()), _SLACK * float((left[at] + right[at]).sum())
+        above, below = max(above, gap + slack), max(below, gap - slack)
     return above + 2 * _CUT * limit, below
 
 
@@ -177,15 +177,15 @@ def weights(k: Floats, trials: Any, rate: float) -> Floats:
     m = np.broadcast_to(np.asarray(trials, dtype=np.float64), k.shape)
     if rate >= 1:
         return np.asarray(k == m, dtype=np.float64)
-    found = np.zeros(k.shape)
+    chances = np.zeros(k.shape)
     for at, value in ((k == 0, m * math.log1p(-rate)), (k == m, m * math.log(rate))):
-        found = np.where(at, np.exp(value), found)
+        chances = np.where(at, np.exp(value), chances)
     mid = (k > 0) & (k < m)
     x, n = k[mid], m[mid]
     y = n - x
     log = _stirling(n) - _stirling(x) - _stirling(y) - _deviance(x, n * rate) - _deviance(y, n * (1 - rate))
-    found[mid] = np.exp(log) * np.sqrt(n / (2 * math.pi * x * y))
-    return found
+    chances[mid] = np.exp(log) * np.sqrt(n / (2 * math.pi * x * y))
+    return chances
 
 
 def _deviance(x: Floats, mean: Floats) -> Floats:

@@ -142,80 +142,91 @@ def shuffled_levels(levels: Sequence[tuple[Oracle | Loss, int]], delta: Number) 
     """
     if not levels:
         raise BadInput("name at least one level: [(mechanism, how many), …].")
-    parts = tuple(shuffled(what, n, delta) for what, n in levels)
+    parts = tuple(shuffled(mechanism, n, delta) for mechanism, n in levels)
     weakest = max(parts, key=lambda part: part.loss.amount)
-    known = [part.lower for part in parts if part.lower is not None]
+    bounds = [part.lower for part in parts if part.lower is not None]
     return replace(
         weakest,
-        lower=max(known, default=None),
+        lower=max(bounds, default=None),
         local=max((part.local for part in parts), key=lambda loss: loss.amount),
         n=sum(part.n for part in parts),
         levels=parts,
     )
 
 
-def _cover(what: Any, amount: Fraction) -> Cover:
+def _cover(mechanism: Any, amount: Fraction) -> Cover:
     """Return how reports cover one another. Floats, with relative error 1e-16: the slack covers it."""
-    if isinstance(what, DirectEncoding):  # every person sends every value with probability at least q
-        p, q = float(what.p), float(what.q)
-        return Cover(p, q, q, (what.domain - 2) * q)
-    if isinstance(what, UnaryEncoding | ThresholdEncoding):
+    if isinstance(mechanism, DirectEncoding):  # every person sends every value with probability at least q
+        p, q = float(mechanism.p), float(mechanism.q)
+        return Cover(p, q, q, (mechanism.domain - 2) * q)
+    if isinstance(mechanism, UnaryEncoding | ThresholdEncoding):
         # For the two bits: 10 and 01, which any person sends with probability at least q(1-p); of 11 and 00 at least
         # the part e^-eps, since a person with a third value sends 11 with that value's bit 0 with probability at most
         # q²(1-p).
-        p, q = float(what.p), float(what.q)
+        p, q = float(mechanism.p), float(mechanism.q)
         own, cross = p * (1 - q), q * (1 - p)
         return Cover(own, cross, cross, (1 - own - cross) * cross / own)
     power = float(exp_up(amount))
-    if isinstance(what, RandomisedResponse | LocalHashing | SubsetSelection):
-        part = float(what.p - what.q) / (power - 1)
+    if isinstance(mechanism, RandomisedResponse | LocalHashing | SubsetSelection):
+        part = float(mechanism.p - mechanism.q) / (power - 1)
         own = min(power * part, 1 - part)
         return Cover(own, part, part, (1 - own - part) / power)
     return Cover(power / (power + 1), 1 / (power + 1), 0.5 / power, 0.0)
 
 
-def _lower(what: Any, amount: Fraction, upper: float, n: int, limit: float) -> float | None:
+def _lower(mechanism: Any, amount: Fraction, upper: float, n: int, limit: float) -> float | None:
     """Return the largest epsilon that an attack refutes."""
-    if _is_yes_or_no(what):  # while all others would say no, or yes
-        yes, no = float(what.p), float(what.q)
+    if _is_yes_or_no(mechanism):  # while all others would say no, or yes
+        yes, no = float(mechanism.p), float(mechanism.q)
         laws = [alike(n - 1, rate, limit) for rate in (yes, no)]
         return _refuted(lambda e: max(divergence_of_two(e, law, yes, no, limit)[1] for law in laws) >= limit, upper)
-    pair = _attack(what, amount)
+    pair = _attack(mechanism, amount)
     if pair is None:
         return None
     return _refuted(lambda e: divergence(e, n, pair, limit)[1] >= limit, upper)
 
 
-def _attack(what: Any, amount: Fraction) -> Pair | None:
+def _attack(mechanism: Any, amount: Fraction) -> Pair | None:
     """Return the reports for 0 and for 1, in the attack on answers 0 and 1 while all others answer 2."""
-    if isinstance(what, Loss):  # the bound for all mechanisms cannot be below direct encoding with three values
+    if isinstance(mechanism, Loss):  # the bound for all mechanisms cannot be below direct encoding with three values
         p = float(1 / (exp_down(amount) + 2))
         return Pair(float(exp_down(amount)) * p, p, p)
-    if not isinstance(what, Oracle) or what.domain < 3:
+    if not isinstance(mechanism, Oracle) or mechanism.domain < 3:
         return None
-    if isinstance(what, DirectEncoding):
-        return Pair(float(what.p), float(what.q), float(what.q))
-    if isinstance(what, UnaryEncoding | ThresholdEncoding):
-        return Pair(*(float(x) for x in (what.p * (1 - what.q), what.q * (1 - what.p), what.q * (1 - what.q))))
-    if isinstance(what, SubsetSelection):
-        d, k, held = what.domain, what.size, what.p
-        third = (held * (k - 1) * (d - k) + (1 - held) * k * (d - 1 - k)) / ((d - 1) * (d - 2))
-        return Pair(float(held * (d - k) / (d - 1)), float((1 - held) * k / (d - 1)), float(third))
-    if isinstance(what, LocalHashing) and what.domain > what.buckets:
+    if isinstance(mechanism, DirectEncoding):
+        return Pair(float(mechanism.p), float(mechanism.q), float(mechanism.q))
+    if isinstance(mechanism, UnaryEncoding | ThresholdEncoding):
+        return Pair(
+            *(
+                float(x)
+                for x in (
+                    mechanism.p * (1 - mechanism.q),
+                    mechanism.q * (1 - mechanism.p),
+                    mechanism.q * (1 - mechanism.q),
+                )
+            )
+        )
+    if isinstance(mechanism, SubsetSelection):
+        d, k, chance = mechanism.domain, mechanism.size, mechanism.p
+        third = (chance * (k - 1) * (d - k) + (1 - chance) * k * (d - 1 - k)) / ((d - 1) * (d - 2))
+        return Pair(float(chance * (d - k) / (d - 1)), float((1 - chance) * k / (d - 1)), float(third))
+    if isinstance(mechanism, LocalHashing) and mechanism.domain > mechanism.buckets:
         # Values 0, 1 and g differ in independent digits, so their buckets are independent.
-        g, keep, lie = what.buckets, what.p, what.lie
+        g, keep, lie = mechanism.buckets, mechanism.p, mechanism.lie
         apart = 1 - Fraction(1, g)
         return Pair(float(apart * keep), float(apart * lie), float(apart * (keep / g + apart * lie)))
     return None
 
 
-def _is_yes_or_no(what: Any) -> bool:
-    return isinstance(what, RandomisedResponse) or (isinstance(what, DirectEncoding) and what.domain == 2)
+def _is_yes_or_no(mechanism: Any) -> bool:
+    return isinstance(mechanism, RandomisedResponse) or (
+        isinstance(mechanism, DirectEncoding) and mechanism.domain == 2
+    )
 
 
-def _upper_of_two(what: Any, n: int, limit: float, largest: float) -> float:
+def _upper_of_two(mechanism: Any, n: int, limit: float, largest: float) -> float:
     """Bound two answers, where only the number of yeses is visible: its law is computed for all other answers."""
-    yes, no = float(what.p), float(what.q)
+    yes, no = float(mechanism.p), float(mechanism.q)
     laws = yes_counts(n, yes, no, limit)
     return _search(lambda e: all(divergence_of_two(e, law, yes, no, limit)[0] <= limit for law in laws), 0.0, largest)
 

@@ -65,18 +65,18 @@ def matched_rows(
     Raises:
         BadSource: there are both an unknown column and a question without one; names them.
     """
-    seen = set[str]()
+    columns = set[str]()
     for number, row in enumerate(rows):
-        seen.update(row)
+        columns.update(row)
         if header and not number:
-            _require_columns(questions, seen)
+            _require_columns(questions, columns)
         yield row
-    _require_columns(questions, seen)
+    _require_columns(questions, columns)
 
 
-def _require_columns(questions: Sequence[Question], seen: set[str]) -> None:
-    missing = [one.id for one in questions if one.id not in seen]
-    others = seen - {name for one in questions for name in (one.id, f"{one.id}.level")}
+def _require_columns(questions: Sequence[Question], columns: set[str]) -> None:
+    missing = [question.id for question in questions if question.id not in columns]
+    others = columns - {name for question in questions for name in (question.id, f"{question.id}.level")}
     if missing and others:
         raise BadSource(
             f"there is no column for {', '.join(missing[:10])}. Columns that are no question: "
@@ -85,13 +85,13 @@ def _require_columns(questions: Sequence[Question], seen: set[str]) -> None:
         )
 
 
-def _object(line: str, place: str) -> Mapping[str, Any]:
+def _object(line: str, where: str) -> Mapping[str, Any]:
     try:
         row = json.loads(line)
     except ValueError:
         row = None
     if not isinstance(row, dict):
-        raise BadSource(f'{place} is no JSON object. Write one object a line, such as {{"smoker": "yes"}}.')
+        raise BadSource(f'{where} is no JSON object. Write one object a line, such as {{"smoker": "yes"}}.')
     return row
 
 
@@ -118,10 +118,10 @@ def envelopes(
     levels: dict[tuple[str, object], Oracle] = {}
     for number, row in enumerate(rows, 1):
         for question in questions:
-            told = row.get(question.id)
-            if told is None or told == "":
+            cell = row.get(question.id)
+            if cell is None or cell == "":
                 continue
-            value = question.value(told) if skipped is not None else _value(question, told, number)
+            value = question.value(cell) if skipped is not None else _value(question, cell, number)
             if value is None and skipped is not None:
                 skipped[question.id] += 1
                 continue
@@ -148,8 +148,8 @@ def _sent(question: str, mechanism: Oracle, values: list[Any], source: Source | 
     return seal(question, perturb(mechanism, values, source), source)
 
 
-def _value(question: Question, told: Any, row: int) -> Any:
-    value = question.value(told)
+def _value(question: Question, cell: Any, row: int) -> Any:
+    value = question.value(cell)
     if value is None:
         raise BadCandidates(f"row {row}: this is no answer to {question.id}. It takes {question.takes}.")
     return value
@@ -157,12 +157,12 @@ def _value(question: Question, told: Any, row: int) -> Any:
 
 def truth(question: Question, rows: Iterable[Mapping[str, Any]]) -> Floats:
     """Return the true shares (or mean) among respondents. For lessons: a collector of reports cannot know them."""
-    told = (row.get(question.id) for row in rows)
-    values = [_value(question, one, number) for number, one in enumerate(told, 1) if one is not None and one != ""]
+    cells = (row.get(question.id) for row in rows)
+    values = [_value(question, cell, number) for number, cell in enumerate(cells, 1) if cell is not None and cell != ""]
     if not values:
         raise BadSource(f"nobody answered {question.id} in this table.")
     if question.kind == "number":
         low, high = (float(end) for end in question.levels[0].ends[0])  # type: ignore[attr-defined]
         return np.array([np.clip(np.asarray(values, dtype=np.float64), low, high).mean()])
-    each = [place for one in values for place in one] if question.kind == "set" else values
+    each = [option for options in values for option in options] if question.kind == "set" else values
     return np.bincount(np.asarray(each, dtype=np.int64), minlength=question.levels[0].domain) / len(values)

@@ -44,8 +44,8 @@ def widened(estimate: Any, share: float, confidence: Number) -> Any:
     if share >= 1:
         return estimate
     if isinstance(estimate.mechanism, NumberMechanism):
-        noise, whole = np.square(estimate.standard_error), np.square(estimate.population_error)
-        error = np.sqrt(noise + np.maximum(whole - noise, 0) * (1 - share))
+        noise, total = np.square(estimate.standard_error), np.square(estimate.population_error)
+        error = np.sqrt(noise + np.maximum(total - noise, 0) * (1 - share))
         return replace(estimate, standard_error=error, interval=mean_interval(estimate.mean, error, confidence))
     spread = estimate.spread.asking(share)
     shares = estimate.frequencies
@@ -64,17 +64,17 @@ def drawn(people: int, size: int, asked: int, source: Source) -> NDArray[np.bool
     the step's position to the question it is exchanged with.
     """
     rows, order = np.arange(people), np.tile(np.arange(size), (people, 1))
-    for place in range(asked):
-        other = place + uniform(size - place, people, source).astype(np.int64)
-        order[rows, place], order[rows, other] = order[rows, other], order[rows, place]
-    told = np.zeros((people, size), dtype=np.bool_)
-    told[rows[:, None], order[:, :asked]] = True
-    return told
+    for step in range(asked):
+        other = step + uniform(size - step, people, source).astype(np.int64)
+        order[rows, step], order[rows, other] = order[rows, other], order[rows, step]
+    mask = np.zeros((people, size), dtype=np.bool_)
+    mask[rows[:, None], order[:, :asked]] = True
+    return mask
 
 
 def column(answers: Any) -> Any:
     """Return all answers to one question: an array, or a list of sets."""
-    if isinstance(answers, list) and any(isinstance(one, set | frozenset | list | tuple) for one in answers):
+    if isinstance(answers, list) and any(isinstance(answer, set | frozenset | list | tuple) for answer in answers):
         return answers
     return np.asarray(answers)
 
@@ -83,7 +83,7 @@ def some(answers: Any, told: NDArray[np.bool_]) -> Any:
     """Return the answers of the people who report."""
     if isinstance(answers, np.ndarray):
         return answers[told]
-    return [one for one, asked in zip(answers, told, strict=True) if asked]
+    return [answer for answer, asked in zip(answers, told, strict=True) if asked]
 
 
 Strategy = Literal["best", "split", "sample"]
@@ -148,7 +148,7 @@ class Attributes:
     def __post_init__(self) -> None:
         if not 1 <= self.chosen.asked <= len(self.names) == len(self.chosen.mechanisms):
             raise BadInput("each question has a mechanism, and each person answers at least one and at most all.")
-        dearest = sorted((one.epsilon for one in self.chosen.mechanisms), reverse=True)[: self.chosen.asked]
+        dearest = sorted((mechanism.epsilon for mechanism in self.chosen.mechanisms), reverse=True)[: self.chosen.asked]
         if sum(dearest, start=Fraction(0)) > read_loss(self.loss, "several questions"):
             raise BadInput(f"the answers of one person would cost more than {self.loss}. Use Attributes.for_loss().")
 
@@ -193,15 +193,15 @@ class Attributes:
 
     def log_ratio(self) -> Fraction:
         """Return an upper bound on the log of the largest likelihood ratio over all pairs of records: for `verify`."""
-        found = []
+        losses = []
         for mechanism in self.chosen.mechanisms:
             certificate = verify(mechanism)
             amount = certificate.epsilon
             if amount is None:
                 raise BadInput(f"{mechanism.name} has no finite loss: {certificate.reason}")
             # A log is rounded up; a ratio found within the claim costs at most the claim.
-            found.append(min(amount, mechanism.epsilon) if certificate.holds else amount)
-        return sum(sorted(found, reverse=True)[: self.chosen.asked], start=Fraction(0))
+            losses.append(min(amount, mechanism.epsilon) if certificate.holds else amount)
+        return sum(sorted(losses, reverse=True)[: self.chosen.asked], start=Fraction(0))
 
     def __str__(self) -> str:
         lines = [
@@ -242,8 +242,8 @@ class Attributes:
             raise BadCandidates("all columns have one answer for each person; these differ in length.")
         told = self.draw(sizes.pop(), source)
         parts = {
-            name: self.mechanisms[name].perturb(some(columns[name], told[:, place]), source)
-            for place, name in enumerate(self.names)
+            name: self.mechanisms[name].perturb(some(columns[name], told[:, index]), source)
+            for index, name in enumerate(self.names)
         }
         return AttributeReports(parts, told)
 
@@ -274,10 +274,10 @@ def _choice(attributes: Mapping[str, Attribute], loss: Loss, n: int, asked: int)
     """Return the result of asking each person this many questions."""
     share, each = asked / len(attributes), loss.split(asked)
     people = max(1, round(n * share))
-    made = [(_best(one, each, people), _spread(one)) for one in attributes.values()]
-    mse = tuple(mechanism.mse(people) + spread * (1 - share) / people for mechanism, spread in made)
-    error = math.exp(sum(math.log(one) for one in mse) / (2 * len(mse)))
-    return Choice(asked, each, tuple(mechanism for mechanism, _ in made), mse, error)
+    pairs = [(_best(attribute, each, people), _spread(attribute)) for attribute in attributes.values()]
+    mse = tuple(mechanism.mse(people) + spread * (1 - share) / people for mechanism, spread in pairs)
+    error = math.exp(sum(math.log(square) for square in mse) / (2 * len(mse)))
+    return Choice(asked, each, tuple(mechanism for mechanism, _ in pairs), mse, error)
 
 
 def _best(attribute: Attribute, loss: Loss, people: int) -> Oracle:

@@ -115,16 +115,16 @@ class Ranking:
 def _advice(makers: Mapping[str, Callable[[Loss], Oracle]], loss: Loss, n: int, most_bits: int | None) -> Advice:
     read_loss(loss, "advise")
     count(n, "n")
-    found = []
+    candidates = []
     for label, maker in makers.items():
         try:
-            made = maker(loss)
+            mechanism = maker(loss)
         except BadInput:  # too many options for it
             continue
-        found.append(Candidate(label, made, made.mse(n), made.bits, made.formula))
-    if not found:
+        candidates.append(Candidate(label, mechanism, mechanism.mse(n), mechanism.bits, mechanism.formula))
+    if not candidates:
         raise BadInput("there are too many options for every strategy. Ask about groups of them first.")
-    table = sorted(found, key=lambda line: line.mse)
+    table = sorted(candidates, key=lambda line: line.mse)
     short = [line for line in table if most_bits is None or line.bits <= most_bits]
     if not short:
         raise BadInput(f"no strategy answers in {most_bits} bits. Allow more.")

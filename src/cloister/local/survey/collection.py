@@ -66,7 +66,7 @@ class Collection:
 
     def collect(self, stream: Iterable[Any]) -> "Collection":
         """Count a stream of envelopes (bytes or text, such as the lines of a file); blank lines are skipped."""
-        filled = (one for one in stream if not (isinstance(one, bytes | str) and not one.strip()))
+        filled = (envelope for envelope in stream if not (isinstance(envelope, bytes | str) and not envelope.strip()))
         while piece := list(islice(filled, _PIECE)):
             self._take(piece)
         return self
@@ -91,11 +91,11 @@ class Collection:
         slot = question, level
         if slot not in self._counts:
             raise BadInput("no such question at such a level is asked here. Spell the level as question.offered does.")
-        found = aggregate(self._counts[slot].mechanism, list(reports))
-        self._counts[slot] = self._counts[slot] + replace(found, refused=0, private=private or not found.n)
-        self._stored += found.n
-        if found.refused:
-            self.refused["out of domain"] += found.refused
+        counted = aggregate(self._counts[slot].mechanism, list(reports))
+        self._counts[slot] = self._counts[slot] + replace(counted, refused=0, private=private or not counted.n)
+        self._stored += counted.n
+        if counted.refused:
+            self.refused["out of domain"] += counted.refused
         return self
 
     def count_stored(
@@ -116,15 +116,15 @@ class Collection:
 
     def _take(self, arrived: Sequence[Any]) -> list[Refusal | None]:
         verdicts: list[Refusal | None] = []
-        for one in self._reader.check(arrived):
+        for envelope in self._reader.check(arrived):
             verdict: Refusal | None = None
-            if not isinstance(one, CheckedEnvelope):
-                verdict = one
-            elif one.id in self._ids:
+            if not isinstance(envelope, CheckedEnvelope):
+                verdict = envelope
+            elif envelope.id in self._ids:
                 verdict = "replayed"
             else:
-                self._ids.add(one.id)
-                self._wait((one.slot, one.private), one.report)
+                self._ids.add(envelope.id)
+                self._wait((envelope.slot, envelope.private), envelope.report)
             verdicts.append(verdict)
         self.refused.update(verdict for verdict in verdicts if verdict is not None)
         return verdicts
@@ -186,8 +186,8 @@ class Collection:
         both._ids = self._ids | other._ids
         both._stored = self._stored + other._stored
         for slot in both._counts:
-            for one in (self, other):
-                here = one.counts(slot[0]).get(slot[1])
-                if here is not None:
-                    both._counts[slot] = both._counts[slot] + here
+            for part in (self, other):
+                counts = part.counts(slot[0]).get(slot[1])
+                if counts is not None:
+                    both._counts[slot] = both._counts[slot] + counts
         return both

@@ -43,28 +43,28 @@ def from_description(facts: Mapping[str, Any]) -> Oracle:
     kind = _known().get(str(facts.get("mechanism")))
     if kind is None:
         raise BadInput(f"no mechanism has this name. Known are: {', '.join(sorted(_known()))}.")
-    made: Oracle = kind(**{field.name: _field(facts, field.name, field.type, kind.name) for field in fields(kind)})
-    if not _same(made.describe(), facts):
+    mechanism: Oracle = kind(**{field.name: _field(facts, field.name, field.type, kind.name) for field in fields(kind)})
+    if not _same(mechanism.describe(), facts):
         raise BadInput(f"this is not what {kind.name} says of itself. Use mechanism.describe() unchanged.")
-    return made
+    return mechanism
 
 
-def _same(told: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
+def _same(description: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
     """Return True if the two have the same encoding; True is not 1 there."""
     try:
-        return canonical(dict(told)) == canonical(dict(facts))
+        return canonical(dict(description)) == canonical(dict(facts))
     except (TypeError, ValueError):
         return False
 
 
 @cache
 def _known() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    kinds: dict[str, Any] = {}
     for file in iter_modules(mechanisms.__path__):
         for kind in vars(import_module(f"cloister.local.mechanisms.{file.name}")).values():
             if isinstance(kind, type) and issubclass(kind, Oracle) and "name" in vars(kind):
-                found[kind.name] = kind
-    return found
+                kinds[kind.name] = kind
+    return kinds
 
 
 def _field(facts: Mapping[str, Any], name: str, kind: Any, of: str) -> Any:
@@ -77,14 +77,14 @@ def _field(facts: Mapping[str, Any], name: str, kind: Any, of: str) -> Any:
     return from_description(inside)
 
 
-def _value(told: Any, name: str, kind: Any) -> Any:
+def _value(fact: Any, name: str, kind: Any) -> Any:
     """Return a field as its type, from JSON values: integers, and text for all other numbers."""
     if kind is int:
-        if isinstance(told, bool) or not isinstance(told, int) or abs(told) > _LARGEST:
+        if isinstance(fact, bool) or not isinstance(fact, int) or abs(fact) > _LARGEST:
             raise BadInput(f"{name} of a description is a whole number of at most 2^32.")
-        return told
-    if not isinstance(told, str):
+        return fact
+    if not isinstance(fact, str):
         raise BadInput(f"{name} of a description is text, such as '3/4'.")
     if kind is Loss:
-        return epsilon(told)
-    return rational(told, name) if kind is Fraction else told
+        return epsilon(fact)
+    return rational(fact, name) if kind is Fraction else fact

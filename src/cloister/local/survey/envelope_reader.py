@@ -90,18 +90,18 @@ class EnvelopeReader:
 
     def check(self, arrived: Sequence[Any]) -> list[CheckedEnvelope | Refusal]:
         """Return each envelope's content, or the reason for refusal. Without memory, replays are not detected."""
-        read = [self._read(one) for one in arrived]
-        places: dict[Slot, list[int]] = {}
-        for place, one in enumerate(read):
+        read = [self._read(envelope) for envelope in arrived]
+        by_slot: dict[Slot, list[int]] = {}
+        for index, one in enumerate(read):
             if isinstance(one, CheckedEnvelope):
-                places.setdefault(one.slot, []).append(place)
-        for slot, here in places.items():
+                by_slot.setdefault(one.slot, []).append(index)
+        for slot, indices in by_slot.items():
             mechanism = self.mechanisms[slot]
-            reports = [one.report for place in here if isinstance(one := read[place], CheckedEnvelope)]
+            reports = [one.report for index in indices if isinstance(one := read[index], CheckedEnvelope)]
             if decode(mechanism, reports)[1]:  # rare, so only then one by one
-                for place, report in zip(here, reports, strict=True):
+                for index, report in zip(indices, reports, strict=True):
                     if decode(mechanism, [report])[1]:
-                        read[place] = "out of domain"
+                        read[index] = "out of domain"
         return read
 
     def text_of(self, question: str, level: str, report: bytes, id: bytes | None = None, private: bool = True) -> bytes:  # noqa: A002
@@ -133,15 +133,15 @@ class EnvelopeReader:
         if len(text) > self._longest:
             return "oversized"
         start = len(_BEFORE) + _ID_LENGTH
-        found = _REPORT.search(text, start)
-        known = self._known.get(text[start : found.end()]) if found else None
-        if known is None or found is None or not text.startswith(_BEFORE) or not text.endswith(known.after):
+        match = _REPORT.search(text, start)
+        template = self._known.get(text[start : match.end()]) if match else None
+        if template is None or match is None or not text.startswith(_BEFORE) or not text.endswith(template.after):
             return self._reason(text)
         name = unpack(text[len(_BEFORE) : start].decode("latin-1"))
-        report = unpack(text[found.end() : len(text) - len(known.after)].decode("latin-1"))
+        report = unpack(text[match.end() : len(text) - len(template.after)].decode("latin-1"))
         if name is None or report is None or len(name) != ID_BYTES:
             return "malformed"
-        return CheckedEnvelope(*known.slot, report, name, known.private)
+        return CheckedEnvelope(*template.slot, report, name, template.private)
 
     def _reason(self, text: bytes) -> Refusal:
         """Return the first reason why this is not a valid envelope."""

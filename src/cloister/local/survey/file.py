@@ -23,40 +23,42 @@ _KINDS = {"<i8", "<u8", "<f8", "<i4", "<u4"}
 def save(collection: Collection, path: Path | str) -> None:
     """Write questions, counts, refusals and the ids of counted reports; the ids are sorted, so no order is kept."""
     counted = {name: collection.counts(name) for name in collection.questions}
-    told = {
+    content = {
         "version": VERSION,
         "questions": [question.describe() for question in collection.questions.values()],
-        "counts": {name: {level: _told(one) for level, one in levels.items()} for name, levels in counted.items()},
+        "counts": {
+            name: {level: _told(counts) for level, counts in levels.items()} for name, levels in counted.items()
+        },
         "refused": dict(sorted(collection.refused.items())),
         "ids": _text(b"".join(sorted(collection._ids))),
     }
     if collection._stored:  # counted from a store, without ids
-        told["stored"] = collection._stored
-    place = Path(path)
-    beside = place.with_name(f".{place.name}.{os.getpid()}")
-    beside.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    beside.replace(place)
+        content["stored"] = collection._stored
+    target = Path(path)
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    beside.replace(target)
 
 
 def load(path: Path | str) -> Collection:
     """Read a collection that `save` wrote."""
     try:
-        told = json.loads(Path(path).read_text(encoding="utf-8"))
-        if told["version"] != VERSION:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        if content["version"] != VERSION:
             raise ValueError
-        found = Collection(Question.read(one) for one in told["questions"])
-        for name, levels in told["counts"].items():
-            for level, one in levels.items():
-                found._counts[name, level] = _counts(found._counts[name, level], one)
-        found.refused.update({reason: int(count) for reason, count in told["refused"].items()})
-        ids = base64.b64decode(told["ids"], validate=True)
-        found._stored = int(told.get("stored", 0))
+        collection = Collection(Question.read(facts) for facts in content["questions"])
+        for name, levels in content["counts"].items():
+            for level, facts in levels.items():
+                collection._counts[name, level] = _counts(collection._counts[name, level], facts)
+        collection.refused.update({reason: int(count) for reason, count in content["refused"].items()})
+        ids = base64.b64decode(content["ids"], validate=True)
+        collection._stored = int(content.get("stored", 0))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise BadSource(f"{path} is no file of counts. Write one with `cloister local collect`.") from None
-    found._ids = {ids[start : start + ID_BYTES] for start in range(0, len(ids), ID_BYTES)}
-    if found.n != sum(one.n for one in found._counts.values()):
+    collection._ids = {ids[start : start + ID_BYTES] for start in range(0, len(ids), ID_BYTES)}
+    if collection.n != sum(counts.n for counts in collection._counts.values()):
         raise BadSource(f"{path} has as many ids as reports no longer: it was changed. Restore it.")
-    return found
+    return collection
 
 
 def _told(counts: Counts) -> dict[str, Any]:
@@ -68,19 +70,19 @@ def _told(counts: Counts) -> dict[str, Any]:
     return {**facts, "kind": table.dtype.str, "shape": list(table.shape), "table": _text(table.tobytes())}
 
 
-def _counts(empty: Counts, told: dict[str, Any]) -> Counts:
+def _counts(empty: Counts, facts: dict[str, Any]) -> Counts:
     data: NDArray[Any]
-    if told["kind"] == "integers":
-        data = np.array([int(one) for one in told["table"]], dtype=object)
-    elif told["kind"] in _KINDS:
-        data = np.frombuffer(base64.b64decode(told["table"], validate=True), dtype=told["kind"])
+    if facts["kind"] == "integers":
+        data = np.array([int(number) for number in facts["table"]], dtype=object)
+    elif facts["kind"] in _KINDS:
+        data = np.frombuffer(base64.b64decode(facts["table"], validate=True), dtype=facts["kind"])
     else:
         raise ValueError
-    table = data.reshape(told["shape"]).astype(empty.table.dtype)
+    table = data.reshape(facts["shape"]).astype(empty.table.dtype)
     if not empty.kept and table.shape != empty.table.shape:
         raise ValueError
-    n, refused = int(told["n"]), int(told["refused"])
-    return Counts(empty.mechanism, table, n, refused, told["private"] is True, empty.kept)
+    n, refused = int(facts["n"]), int(facts["refused"])
+    return Counts(empty.mechanism, table, n, refused, facts["private"] is True, empty.kept)
 
 
 def _text(data: bytes) -> str:

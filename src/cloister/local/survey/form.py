@@ -107,15 +107,15 @@ class Form:
 
     def law(self, value: int) -> tuple[Fraction, ...]:
         """Return every report's probability for the row class + classes · (first column + size · (second + …))."""
-        rest, own = divmod(value, self.classes.size)
+        rest, label = divmod(value, self.classes.size)
         codes = []
         for size in self._sizes():
             rest, code = divmod(rest, size)
             codes.append(code)
         chances: list[Fraction] = []
         for question in self.questions:
-            asked = codes[question.columns[0]] * self.classes.size + own if question.columns else own
-            chances += (chance / len(self.questions) for chance in question.oracle.law(asked))
+            answer_code = codes[question.columns[0]] * self.classes.size + label if question.columns else label
+            chances += (chance / len(self.questions) for chance in question.oracle.law(answer_code))
         return tuple(chances)
 
     def read(self, rows: Any) -> list[NDArray[Any]]:
@@ -128,8 +128,8 @@ class Form:
         if table.shape[1] != len(self.columns):
             raise BadInput(f"X has {table.shape[1]} features, but the form is expecting {len(self.columns)} features.")
         return [
-            column.scaled(table[:, place]) if isinstance(column, Span) else column.codes(table[:, place])
-            for place, column in enumerate(self.columns)
+            column.scaled(table[:, index]) if isinstance(column, Span) else column.codes(table[:, index])
+            for index, column in enumerate(self.columns)
         ]
 
     def certificates(self) -> tuple["Certificate", ...]:
@@ -168,11 +168,11 @@ def form_of(
     read_loss(loss, "a form")
     k = classes.size
     questions = [FormQuestion("class", (), oracle_of(oracle, k, loss))]
-    spans = [place for place, column in enumerate(columns) if isinstance(column, Span)]
-    for place, column in enumerate(columns):
+    spans = [index for index, column in enumerate(columns) if isinstance(column, Span)]
+    for index, column in enumerate(columns):
         if not isinstance(column, Span):
-            questions.append(FormQuestion("joint", (place,), oracle_of(oracle, k * column.size, loss)))
-    for group in [tuple(spans)] if split and spans else [(place,) for place in spans]:
+            questions.append(FormQuestion("joint", (index,), oracle_of(oracle, k * column.size, loss)))
+    for group in [tuple(spans)] if split and spans else [(index,) for index in spans]:
         hidden = LabelledNumber(k, len(group), loss)
         questions += FormQuestion("numbers", group, hidden), FormQuestion("squares", group, hidden)
     return Form(classes, tuple(columns), tuple(questions), loss, projection)
@@ -186,10 +186,10 @@ def oracle_of(oracle: str | Maker, domain: int, loss: Loss) -> Oracle:
     advice = advise(domain, loss, 1)
     if oracle == "advised":
         return advice.best
-    known = {line.label: line.mechanism for line in advice.table}
-    if oracle not in known:
-        raise BadInput(f"oracle is 'advised', a function, or one of {', '.join(known)}, got {oracle!r:.40}.")
-    return known[oracle]
+    oracles = {line.label: line.mechanism for line in advice.table}
+    if oracle not in oracles:
+        raise BadInput(f"oracle is 'advised', a function, or one of {', '.join(oracles)}, got {oracle!r:.40}.")
+    return oracles[oracle]
 
 
 # Device: read the row, draw a question independently of it, answer that one.
@@ -209,15 +209,15 @@ def answer(form: Form, rows: Any, labels: Any, source: Source | None = None) -> 
         the report, and resend it.
     """
     drawn_from = source or SYSTEM
-    read, own = form.read(rows), form.classes.codes(_column(labels))
-    if any(len(column) != len(own) for column in read):
+    read, codes = form.read(rows), form.classes.codes(_column(labels))
+    if any(len(column) != len(codes) for column in read):
         raise BadInput("there is one label for each row.")
-    asked = uniform(len(form.questions), len(own), drawn_from)
+    drawn = uniform(len(form.questions), len(codes), drawn_from)
     sent = []
-    for place, question in enumerate(form.questions):
-        here = np.flatnonzero(asked == place)
-        if here.size:
-            sent.append(FormAnswer(place, _reports(form, question, read, own, here, drawn_from)))
+    for index, question in enumerate(form.questions):
+        people = np.flatnonzero(drawn == index)
+        if people.size:
+            sent.append(FormAnswer(index, _reports(form, question, read, codes, people, drawn_from)))
     return tuple(sent)
 
 
@@ -225,18 +225,18 @@ def _reports(
     form: Form,
     question: FormQuestion,
     read: Sequence[NDArray[Any]],
-    own: NDArray[np.int64],
-    here: NDArray[np.intp],
+    codes: NDArray[np.int64],
+    people: NDArray[np.intp],
     source: Source,
 ) -> Reports:
     if question.about == "class":
-        return question.oracle.perturb(own[here], source)
+        return question.oracle.perturb(codes[people], source)
     if question.about == "joint":
-        return question.oracle.perturb(read[question.columns[0]][here] * form.classes.size + own[here], source)
+        return question.oracle.perturb(read[question.columns[0]][people] * form.classes.size + codes[people], source)
     if question.about in ("numbers", "squares"):
-        values = np.column_stack([read[place][here] for place in question.columns])
+        values = np.column_stack([read[column][people] for column in question.columns])
         return question.oracle.perturb(
-            (own[here], 2 * values**2 - 1 if question.about == "squares" else values), source
+            (codes[people], 2 * values**2 - 1 if question.about == "squares" else values), source
         )
     raise BadInput(f"no device knows how to answer a question about {question.about!r:.40}.")
 

@@ -67,18 +67,20 @@ class Wallet:
             path: the JSON file.
             cap: required for a new wallet; for an existing one omitted, or equal to its cap.
         """
-        place = Path(path).resolve()  # one path per wallet, or its lock and its replacement would miss it
-        if not place.exists():
+        file = Path(path).resolve()  # one path per wallet, or its lock and its replacement would miss it
+        if not file.exists():
             if cap is None:
                 raise BadInput("a new wallet needs a cap. Write Wallet.open(path, epsilon(4)).")
             read_loss(cap, "a wallet")
-            with _locked(place):
-                if not place.exists():
-                    _write(place, {"version": _VERSION, "cap": str(cap.amount), "charges": [], "memos": {}})
-        held = epsilon(_read(place)["cap"])
-        if cap is not None and cap != held:
-            raise AccountMismatch(f"this wallet's cap is {held}, not {cap}. A cap is for life: open it without one.")
-        return cls(place, held)
+            with _locked(file):
+                if not file.exists():
+                    _write(file, {"version": _VERSION, "cap": str(cap.amount), "charges": [], "memos": {}})
+        stored_cap = epsilon(_read(file)["cap"])
+        if cap is not None and cap != stored_cap:
+            raise AccountMismatch(
+                f"this wallet's cap is {stored_cap}, not {cap}. A cap is for life: open it without one."
+            )
+        return cls(file, stored_cap)
 
     @property
     def spent(self) -> Fraction:
@@ -116,12 +118,14 @@ class Wallet:
 
     def _answer(self, question: str, mechanism: Oracle, value: Any, source: Source | None, *, anew: bool) -> Reports:
         check_question(question)  # before any charge: an envelope with another id is refused
-        facts, told = mechanism.describe(), _told(mechanism, value)
+        facts, json_value = mechanism.describe(), _told(mechanism, value)
         drawn_from = source or SYSTEM
         with _locked(self.path):
             state = _read(self.path)
             memos: list[dict[str, Any]] = state["memos"].setdefault(question, [])
-            memo = next((one for one in memos if one["mechanism"] == facts and one["value"] == told), None)
+            memo = next(
+                (entry for entry in memos if entry["mechanism"] == facts and entry["value"] == json_value), None
+            )
             if memo is None:
                 if memos and not anew:
                     raise NotPrivate(
@@ -130,9 +134,9 @@ class Wallet:
                     )
                 permanent = mechanism.permanent if isinstance(mechanism, Memoised) else mechanism
                 self._charge(state, question, permanent.loss)
-                made = permanent.perturb(value, drawn_from)
-                kept = permanent.encode(made)[0].tobytes().hex()
-                memo = {"mechanism": facts, "value": told, "report": kept, "private": made.private}
+                report = permanent.perturb(value, drawn_from)
+                encoded = permanent.encode(report)[0].tobytes().hex()
+                memo = {"mechanism": facts, "value": json_value, "report": encoded, "private": report.private}
                 memos.append(memo)
                 _write(self.path, state)
         return _sent(mechanism, memo, drawn_from)
@@ -189,7 +193,9 @@ def _read(path: Path) -> dict[str, Any]:
         state = json.loads(path.read_text(encoding="utf-8"))
         if state["version"] != _VERSION or not isinstance(state["memos"], dict):
             raise ValueError
-        if not isinstance(state["charges"], list) or not all(isinstance(one, list) for one in state["memos"].values()):
+        if not isinstance(state["charges"], list) or not all(
+            isinstance(memos, list) for memos in state["memos"].values()
+        ):
             raise ValueError
         if any(rational(charge["epsilon"]) <= 0 for charge in state["charges"]):
             raise ValueError

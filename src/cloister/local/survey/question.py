@@ -38,18 +38,18 @@ class Question:
 
     def __post_init__(self) -> None:
         check_question(self.id)
-        made = tuple(sorted(self.levels, key=lambda mechanism: mechanism.epsilon))
-        if not made:
+        levels = tuple(sorted(self.levels, key=lambda mechanism: mechanism.epsilon))
+        if not levels:
             raise BadInput("a question needs at least one level. Make a mechanism with for_loss().")
-        if len({mechanism.epsilon for mechanism in made}) < len(made):
+        if len({mechanism.epsilon for mechanism in levels}) < len(levels):
             raise BadInput("a question has one mechanism for each level; two of these have the same epsilon.")
-        if len({_answers(mechanism) for mechanism in made}) > 1:
+        if len({_answers(mechanism) for mechanism in levels}) > 1:
             raise BadInput("all levels of a question take the same answers; these do not.")
-        object.__setattr__(self, "levels", made)
+        object.__setattr__(self, "levels", levels)
         if self.choices is not None:
             if self.kind == "number":
                 raise BadInput("a question that asks for a number has no choices.")
-            object.__setattr__(self, "choices", _names(self.choices, made[0].domain))
+            object.__setattr__(self, "choices", _names(self.choices, levels[0].domain))
 
     @property
     def offered(self) -> tuple[str, ...]:
@@ -100,27 +100,27 @@ class Question:
         if self.kind == "choice":
             return self._place(told)
         listed = told if isinstance(told, list) else [] if told == "none" else str(told).split(";")
-        places = [self._place(one.strip() if isinstance(one, str) else one) for one in listed]
+        places = [self._place(choice.strip() if isinstance(choice, str) else choice) for choice in listed]
         if None in places or len(set(places)) < len(places) or len(places) > self.most:
             return None
         return set(places)
 
-    def _place(self, told: Any) -> int | None:
+    def _place(self, answer: Any) -> int | None:
         if self.choices is not None:
-            name = ("no", "yes")[told] if isinstance(told, bool) else told  # JSON has true and false
+            name = ("no", "yes")[answer] if isinstance(answer, bool) else answer  # JSON has true and false
             return self.choices.index(name) if name in self.choices else None
-        if isinstance(told, float) and not told.is_integer():
+        if isinstance(answer, float) and not answer.is_integer():
             return None
         try:
-            value = int(told)
+            value = int(answer)
         except (TypeError, ValueError):
             return None
         return value if 0 <= value < self.levels[0].domain else None
 
     def describe(self) -> dict[str, Any]:
         """Return the public, exact facts for JSON that a client in any language and a collector need."""
-        told: dict[str, Any] = {"id": self.id, "levels": [mechanism.describe() for mechanism in self.levels]}
-        return told if self.choices is None else {**told, "choices": list(self.choices)}
+        facts: dict[str, Any] = {"id": self.id, "levels": [mechanism.describe() for mechanism in self.levels]}
+        return facts if self.choices is None else {**facts, "choices": list(self.choices)}
 
     @classmethod
     def read(cls, told: Mapping[str, Any]) -> "Question":
@@ -129,7 +129,7 @@ class Question:
             raise BadInput("a question has an id, levels, and perhaps choices. Use question.describe() unchanged.")
         if not isinstance(told["levels"], list):
             raise BadInput("the levels of a question are a list of descriptions.")
-        return cls(told["id"], [from_description(one) for one in told["levels"]], told.get("choices"))
+        return cls(told["id"], [from_description(level) for level in told["levels"]], told.get("choices"))
 
 
 def _answers(mechanism: Any) -> tuple[Any, ...]:
@@ -139,9 +139,9 @@ def _answers(mechanism: Any) -> tuple[Any, ...]:
     return (mechanism.domain, getattr(mechanism, "most", 0))
 
 
-def _number(told: Any) -> float | None:
+def _number(answer: Any) -> float | None:
     try:
-        value = float(told)
+        value = float(answer)
     except (TypeError, ValueError, OverflowError):
         return None
     return value if isfinite(value) else None
@@ -159,17 +159,21 @@ def _names(choices: Any, domain: int) -> tuple[str, ...]:
 def read_questions(path: Path | str) -> tuple[Question, ...]:
     """Read the questions of a JSON file that `write_questions` wrote."""
     try:
-        told = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise BadSource(
             f"{path} is no JSON file of questions. Write one with `cloister local advise --output`."
         ) from None
-    if not isinstance(told, dict) or told.get("version") != VERSION or not isinstance(told.get("questions"), list):
+    if (
+        not isinstance(content, dict)
+        or content.get("version") != VERSION
+        or not isinstance(content.get("questions"), list)
+    ):
         raise BadSource(f"{path} holds no questions of version {VERSION}. Write them with `cloister local advise`.")
-    return tuple(Question.read(one) for one in told["questions"])
+    return tuple(Question.read(facts) for facts in content["questions"])
 
 
 def write_questions(questions: Iterable[Question], path: Path | str) -> None:
     """Write questions as JSON, for devices and collectors alike."""
-    told = {"version": VERSION, "questions": [question.describe() for question in questions]}
-    Path(path).write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    content = {"version": VERSION, "questions": [question.describe() for question in questions]}
+    Path(path).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -60,7 +60,7 @@ def cross(
     Privacy: post-processing. The collector knows that two reports belong to one person: a respondent's loss is the sum
         over all questions answered.
     """
-    kinds = [one.kind for one in (first, second)]
+    kinds = [question.kind for question in (first, second)]
     if kinds == ["number", "number"]:
         raise BadInput("two numbers have no cross-table. Ask one of them in ranges, as a choice.")
     groups = matched_groups(first, second, matched, weights)
@@ -68,7 +68,14 @@ def cross(
         return by_group(first, second, groups, confidence, fakes, private)
     ids, names = (first.id, second.id), (first.names, second.names)
     return _table(
-        ids, names, "matched", groups, [one.kind == "choice" for one in (first, second)], confidence, fakes, private
+        ids,
+        names,
+        "matched",
+        groups,
+        [question.kind == "choice" for question in (first, second)],
+        confidence,
+        fakes,
+        private,
     )
 
 
@@ -112,26 +119,26 @@ def _table(
 ) -> CrossTable:
     left = float(confidence_left(confidence))
     z = NormalDist().inv_cdf(1 - left / 2)
-    found = moments(groups)
-    error = np.sqrt(np.maximum(found.joint_variance, 0))
+    pairs = moments(groups)
+    error = np.sqrt(np.maximum(pairs.joint_variance, 0))
     # Where noise is small and hardly any respondent gave both answers, an empirical variance is too small: for an empty
     # cell it is 0. Adding (z/n)² extends intervals as far up as Wilson's; where noise is large, it is negligible.
     unseen = (z * sum(group.weight**2 / group.n for group in groups)) ** 2
     half = z * np.sqrt(error**2 + unseen)
-    size = found.joint.shape
-    possible = norm_sub(found.joint.ravel()).reshape(size) if all(adds_up) else np.clip(found.joint, 0.0, 1.0)
+    size = pairs.joint.shape
+    possible = norm_sub(pairs.joint.ravel()).reshape(size) if all(adds_up) else np.clip(pairs.joint, 0.0, 1.0)
     return CrossTable(
         ids=ids,
         names=names,
         how=how,
-        raw=found.joint,
+        raw=pairs.joint,
         standard_error=error,
-        interval=(found.joint - half, found.joint + half),
+        interval=(pairs.joint - half, pairs.joint + half),
         projected=possible,
-        of_row=_of_rows(found, unseen, z),
-        of_column=_of_columns(found, unseen, z),
-        rows_raw=found.rows,
-        columns_raw=found.columns,
+        of_row=_of_rows(pairs, unseen, z),
+        of_column=_of_columns(pairs, unseen, z),
+        rows_raw=pairs.rows,
+        columns_raw=pairs.columns,
         independence=independence(groups, *adds_up),
         selection=choice_of_level(groups),
         poisoning=poisoned(groups, fakes),
@@ -143,11 +150,11 @@ def _table(
     )
 
 
-def _of_rows(found: PairMoments, unseen: float, z: float) -> Ratio:
-    whole, spread = found.rows[:, None], found.row_variance[:, None]
-    return ratio(found.joint, whole, found.joint_variance + unseen, found.with_row, spread, z)
+def _of_rows(pairs: PairMoments, unseen: float, z: float) -> Ratio:
+    total, spread = pairs.rows[:, None], pairs.row_variance[:, None]
+    return ratio(pairs.joint, total, pairs.joint_variance + unseen, pairs.with_row, spread, z)
 
 
-def _of_columns(found: PairMoments, unseen: float, z: float) -> Ratio:
-    spread = found.joint_variance + unseen
-    return ratio(found.joint, found.columns, spread, found.with_column, found.column_variance, z)
+def _of_columns(pairs: PairMoments, unseen: float, z: float) -> Ratio:
+    spread = pairs.joint_variance + unseen
+    return ratio(pairs.joint, pairs.columns, spread, pairs.with_column, pairs.column_variance, z)

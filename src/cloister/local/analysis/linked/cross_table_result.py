@@ -71,10 +71,10 @@ class CrossTable:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per pair of values; None where there are too few people."""
-        return [{self.ids[0]: one, self.ids[1]: two, **cell} for one, two, cell in self._cells()]
+        return [{self.ids[0]: first, self.ids[1]: second, **cell} for first, second, cell in self._cells()]
 
     def _cells(self) -> list[tuple[str, str, dict[str, float | None]]]:
-        told = {
+        tables = {
             "raw": self.raw,
             "standard error": self.standard_error,
             "low": self.interval[0],
@@ -88,9 +88,9 @@ class CrossTable:
             "of column high": self.of_column.high,
         }
         return [
-            (one, two, {key: _number(part[a, b]) for key, part in told.items()})
-            for a, one in enumerate(self.names[0])
-            for b, two in enumerate(self.names[1])
+            (first, second, {key: _number(part[a, b]) for key, part in tables.items()})
+            for a, first in enumerate(self.names[0])
+            for b, second in enumerate(self.names[1])
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class CrossTable:
             "effective": self.effective,
             "confidence": self.confidence,
             "private": self.private,
-            "cells": [{**cell, "first": one, "second": two} for one, two, cell in self._cells()],
+            "cells": [{**cell, "first": first, "second": second} for first, second, cell in self._cells()],
             "independence": {
                 "statistic": self.independence.statistic,
                 "freedom": self.independence.freedom,
@@ -119,13 +119,13 @@ class CrossTable:
         sure = f"{100 * self.confidence:g} %"
         lines = [f"{self.ids[0]} by {self.ids[1]}: {self.n:,} answered both, {_HOW[self.how]}"]
         cells = [
-            [f"{one:.3f} ±{error:.3f}" for one, error in zip(*pair, strict=True)]
+            [f"{share:.3f} ±{error:.3f}" for share, error in zip(*pair, strict=True)]
             for pair in zip(self.raw, self.standard_error, strict=True)
         ]
         lines += ["  raw shares, ± standard error", *_grid(self.names, cells)]
         of_row = self.of_row
         cells = [
-            [_percent(*one) for one in zip(*part, strict=True)]
+            [_percent(*numbers) for numbers in zip(*part, strict=True)]
             for part in zip(of_row.value, of_row.low, of_row.high, strict=True)
         ]
         lines += [f"  of each row, with its {sure} interval", *_grid(self.names, cells)]

@@ -72,7 +72,7 @@ class GroupMeans:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one row per group; None where it is too small or `moved` is unbounded. `projected` is clipped."""
-        told = {
+        columns = {
             "raw": self.means.value,
             "standard error": self.means.standard_error,
             "low": self.means.low,
@@ -84,7 +84,7 @@ class GroupMeans:
             "moved high": self.moved[1],
         }
         return [
-            {"value": name, **{key: float(part[at]) if isfinite(part[at]) else None for key, part in told.items()}}
+            {"value": name, **{key: float(part[at]) if isfinite(part[at]) else None for key, part in columns.items()}}
             for at, name in enumerate(self.names)
         ]
 
@@ -115,13 +115,13 @@ class GroupMeans:
         lines = [f"mean of {self.ids[1]} by {self.ids[0]}: {self.n:,} answered both, {_HOW}"]
         lines.append(f"  {'':{wide}} {'mean':>10} {'std.err.':>9} {sure:>24} {'share':>7}")
         for row in self.rows():
-            told = f"{'too few':>10}"
+            text = f"{'too few':>10}"
             if row["raw"] is not None:
                 ends = f"{row['low']:.4g} … {row['high']:.4g}"
-                told = f"{row['raw']:>10.4g} {row['standard error']:>9.3g} {ends:>24}"
-            lines.append(f"  {row['value']:{wide}} {told:45} {row['share']:>7.3f}")
+                text = f"{row['raw']:>10.4g} {row['standard error']:>9.3g} {ends:>24}"
+            lines.append(f"  {row['value']:{wide}} {text:45} {row['share']:>7.3f}")
         lines.append(f"  {self.independence.sentence}")
-        low, high = (np.where(np.isfinite(one), one, np.nan) for one in self.moved)
+        low, high = (np.where(np.isfinite(end), end, np.nan) for end in self.moved)
         farthest = np.maximum(high - self.means.value, self.means.value - low)
         lines += [
             f"  {self.poisoning.fakes:,} made-up submissions could have moved the mean of {name} by at most {far:.3g}."
@@ -145,29 +145,29 @@ def by_group(
     """Return means of the question that asks for a number, for each answer to the other: see `cross`."""
     if first.kind == "number":
         first, second = second, first
-        groups = [_turned(one) for one in groups]
+        groups = [_turned(group) for group in groups]
     number = second.levels[0]
     assert isinstance(number, NumberMechanism)
     low, high = (float(end) for end in number.ends[0])
     left = float(confidence_left(confidence))
     z = NormalDist().inv_cdf(1 - left / 2)
-    found, middle, half = moments(groups), (low + high) / 2, (high - low) / 2
+    pairs, middle, half = moments(groups), (low + high) / 2, (high - low) / 2
     from_middle = ratio(
-        found.joint[:, 0], found.rows, found.joint_variance[:, 0], found.with_row[:, 0], found.row_variance, z
+        pairs.joint[:, 0], pairs.rows, pairs.joint_variance[:, 0], pairs.with_row[:, 0], pairs.row_variance, z
     )
-    above = [middle + one for one in (from_middle.value, from_middle.low, from_middle.high)]
+    above = [middle + offset for offset in (from_middle.value, from_middle.low, from_middle.high)]
     bound = poisoned(groups, fakes, (-half, half))
     return GroupMeans(
         ids=(first.id, second.id),
         names=first.names,
         means=Ratio(above[0], from_middle.standard_error, above[1], above[2]),
-        shares=found.rows,
-        share_error=np.sqrt(np.maximum(found.row_variance, 0)),
+        shares=pairs.rows,
+        share_error=np.sqrt(np.maximum(pairs.row_variance, 0)),
         bounds=(low, high),
         independence=independence(groups, first.kind == "choice", False),
         selection=choice_of_level(groups),
         poisoning=bound,
-        moved=_moved(found, groups, bound, middle),
+        moved=_moved(pairs, groups, bound, middle),
         people={group.levels: group.n for group in groups},
         weights={group.levels: group.weight for group in groups},
         effective=min(group.spread for group in groups) * sum(group.n / group.spread for group in groups),
@@ -181,13 +181,13 @@ def _turned(group: ReportGroup) -> ReportGroup:
     return ReportGroup(group.levels[::-1], (second, first), group.second, group.first, None, group.spread, group.weight)
 
 
-def _moved(found: PairMoments, groups: list[ReportGroup], bound: Poisoning, middle: float) -> tuple[Floats, Floats]:
+def _moved(pairs: PairMoments, groups: list[ReportGroup], bound: Poisoning, middle: float) -> tuple[Floats, Floats]:
     """Return the range a mean may have been moved over: numerator and share each moved as far as possible."""
     heaviest = max(group.weight / group.n for group in groups)
     ends = [reach(group.mechanisms[0]) for group in groups]
-    least = found.rows - bound.fakes * heaviest * (1 - min(low for low, _ in ends))
-    most = found.rows + bound.fakes * heaviest * max(high for _, high in ends)
-    down, up = found.joint[:, 0] - bound.down, found.joint[:, 0] + bound.up
+    least = pairs.rows - bound.fakes * heaviest * (1 - min(low for low, _ in ends))
+    most = pairs.rows + bound.fakes * heaviest * max(high for _, high in ends)
+    down, up = pairs.joint[:, 0] - bound.down, pairs.joint[:, 0] + bound.up
     sure = least > 0
     under = np.where(sure, least, 1.0)
     low = np.where(sure, np.minimum(down / under, down / np.where(sure, most, 1.0)), -np.inf)

@@ -62,18 +62,18 @@ def independence(groups: Sequence[ReportGroup], first_adds_up: bool, second_adds
 
 def _apart(groups: Sequence[ReportGroup], first: bool, second: bool) -> tuple[Floats, Floats]:
     total = sum(group.weight for group in groups)
-    found: list[Floats] = []
+    covariances: list[Floats] = []
     spread: list[Floats] = []
     for group in groups:
         s, t = _free(group.first, first), _free(group.second, second)
         share, few = group.weight / total, group.n - 1
-        found.append(share * (s.T @ t / few).ravel())
-        own, other = s.T @ s / few, t.T @ t / few
-        if found[0].size > _MOST:
-            spread.append(np.asarray(share**2 / few * np.outer(np.diag(own), np.diag(other)).ravel()))
+        covariances.append(share * (s.T @ t / few).ravel())
+        left, right = s.T @ s / few, t.T @ t / few
+        if covariances[0].size > _MOST:
+            spread.append(np.asarray(share**2 / few * np.outer(np.diag(left), np.diag(right)).ravel()))
         else:
-            spread.append(np.asarray(share**2 / few * np.kron(own, other), dtype=np.float64))
-    return np.sum(found, axis=0), np.sum(spread, axis=0)
+            spread.append(np.asarray(share**2 / few * np.kron(left, right), dtype=np.float64))
+    return np.sum(covariances, axis=0), np.sum(spread, axis=0)
 
 
 def _free(each: Floats, adds_up: bool) -> Floats:
@@ -87,14 +87,14 @@ def _together(groups: Sequence[ReportGroup]) -> tuple[Floats, Floats]:
     share = np.array([group.weight for group in groups])
     share /= share.sum()
     cells = [_of_one(group.joint) for group in groups if group.joint is not None]
-    joint = sum(part * one.mean(axis=0) for part, one in zip(share, cells, strict=True))
+    joint = sum(part * scores.mean(axis=0) for part, scores in zip(share, cells, strict=True))
     rows, columns = joint.sum(axis=1), joint.sum(axis=0)
     spread: list[Floats] = []
-    for part, one in zip(share, cells, strict=True):
-        moved = one - one.sum(axis=2, keepdims=True) * columns - one.sum(axis=1, keepdims=True) * rows[:, None]
-        flat = moved[:, :-1, :-1].reshape(len(one), -1)
+    for part, scores in zip(share, cells, strict=True):
+        moved = scores - scores.sum(axis=2, keepdims=True) * columns - scores.sum(axis=1, keepdims=True) * rows[:, None]
+        flat = moved[:, :-1, :-1].reshape(len(scores), -1)
         flat = flat - flat.mean(axis=0)
-        weight = part**2 / len(one) / (len(one) - 1)
+        weight = part**2 / len(scores) / (len(scores) - 1)
         spread.append(weight * (np.square(flat).sum(axis=0) if flat.shape[1] > _MOST else flat.T @ flat))
     return (joint - np.outer(rows, columns))[:-1, :-1].ravel(), np.sum(spread, axis=0)
 
@@ -104,16 +104,16 @@ def _of_one(joint: Floats) -> Floats:
     return np.asarray(joint - (joint.sum(axis=(1, 2), keepdims=True) - 1) / size)
 
 
-def _tested(found: Floats, spread: Floats) -> Independence:
+def _tested(covariances: Floats, spread: Floats) -> Independence:
     from scipy.special import chdtrc, ndtr  # here, because scipy takes longer to import than this package
 
     if spread.ndim == 1:
-        largest = float(np.max(np.abs(found) / np.sqrt(np.maximum(spread, 1e-300))))
-        return Independence(largest, None, float(min(1.0, 2 * len(found) * ndtr(-largest))))
+        largest = float(np.max(np.abs(covariances) / np.sqrt(np.maximum(spread, 1e-300))))
+        return Independence(largest, None, float(min(1.0, 2 * len(covariances) * ndtr(-largest))))
     values, vectors = np.linalg.eigh(spread)
-    kept = values > 1e-10 * max(float(values[-1]), 1e-300)
-    if not kept.any():
+    mask = values > 1e-10 * max(float(values[-1]), 1e-300)
+    if not mask.any():
         return Independence(0.0, 0, 1.0)
-    statistic = float((np.square(found @ vectors[:, kept]) / values[kept]).sum())
-    freedom = int(kept.sum())
+    statistic = float((np.square(covariances @ vectors[:, mask]) / values[mask]).sum())
+    freedom = int(mask.sum())
     return Independence(statistic, freedom, float(chdtrc(freedom, statistic)))

@@ -51,9 +51,9 @@ def poisoned(groups: Sequence[ReportGroup], fakes: int | None, honest: tuple[flo
 
     def most(moved: list[float]) -> float:
         left, total = number, 0.0
-        for place in np.argsort(moved)[::-1]:
-            here = min(left, sizes[place])
-            left, total = left - here, total + here * moved[place]
+        for index in np.argsort(moved)[::-1]:
+            count = min(left, sizes[index])
+            left, total = left - count, total + count * moved[index]
         return total
 
     up = most((each * (ends[:, 1] - honest[0])).tolist())
@@ -64,6 +64,6 @@ def poisoned(groups: Sequence[ReportGroup], fakes: int | None, honest: tuple[flo
 def _ends(group: ReportGroup) -> tuple[float, float]:
     if len(group.mechanisms) == 1:
         return reach(group.mechanisms[0])
-    (a, b), (c, d) = (reach(one) for one in group.mechanisms)
+    (a, b), (c, d) = (reach(mechanism) for mechanism in group.mechanisms)
     corners = a * c, a * d, b * c, b * d
     return min(corners), max(corners)

@@ -72,21 +72,21 @@ class MatchedNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             private: False if the randomness of any report was seeded.
         """
         self._check()
-        told = list(submissions)
-        self.columns_ = [Choices(_values(one)) for one in self.features]
+        submitted = list(submissions)
+        self.columns_ = [Choices(_values(question)) for question in self.features]
         self.classes_ = np.array(_values(self.label))
         self.n_features_in_ = len(self.features)
-        self.class_prior_ = self._prior(told)
+        self.class_prior_ = self._prior(submitted)
         self.private_ = private
         self.people_: dict[str, int] = {}
         self.p_values_: dict[str, float] = {}
         tables: dict[int, Floats] = {}
-        for place, feature in enumerate(self.features):
+        for index, feature in enumerate(self.features):
             # Not kept: a cross-table of many values takes thirteen times the memory of the fitted parameters.
-            found = cross(feature, self.label, matches(told, feature.id, self.label.id), private=private)
-            assert isinstance(found, CrossTable)
-            self.people_[feature.id], self.p_values_[feature.id] = found.n, found.independence.p
-            tables[place] = self._table(found)
+            table = cross(feature, self.label, matches(submitted, feature.id, self.label.id), private=private)
+            assert isinstance(table, CrossTable)
+            self.people_[feature.id], self.p_values_[feature.id] = table.n, table.independence.p
+            tables[index] = self._table(table)
         self.telling_ = [name for name, p in self.p_values_.items() if p * len(self.p_values_) < _CHANCE]
         # Where nothing exceeds the noise, the tables are noise: only the class shares are used.
         self._beliefs = Beliefs(self.class_prior_, tables if self.telling_ else {})
@@ -104,7 +104,7 @@ class MatchedNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         table = table_of(X)
         if table.shape[1] != len(self.features):
             raise BadInput(f"X has {table.shape[1]} features, but the model was fitted on {len(self.features)}.")
-        scores = self._beliefs.scores([one.codes(table[:, place]) for place, one in enumerate(self.columns_)])
+        scores = self._beliefs.scores([column.codes(table[:, index]) for index, column in enumerate(self.columns_)])
         return np.asarray(scores - np.logaddexp.reduce(scores, axis=1, keepdims=True))
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
@@ -122,28 +122,28 @@ class MatchedNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _check(self) -> None:
-        if not self.features or any(one.kind != "choice" for one in (self.label, *self.features)):
+        if not self.features or any(question.kind != "choice" for question in (self.label, *self.features)):
             raise BadInput("naive Bayes tells a single choice from single choices. Ask numbers in ranges.")
-        ids = [one.id for one in (self.label, *self.features)]
+        ids = [question.id for question in (self.label, *self.features)]
         if len(set(ids)) < len(ids):
             raise BadInput("label and features are different questions.")
 
-    def _prior(self, told: list[Mapping[str, tuple[str, bytes]]]) -> Floats:
+    def _prior(self, submissions: list[Mapping[str, tuple[str, bytes]]]) -> Floats:
         """Return class shares among all who answered the label, whatever else they skipped."""
         name = self.label.id
-        answered = ({name: one[name]} for one in told if name in one)
-        found = Collection([self.label]).count_stored(answered).estimate(name).raw
-        shares = norm_sub(found.frequencies) + 1 / (found.n * len(found.frequencies))
+        answered = ({name: submission[name]} for submission in submissions if name in submission)
+        estimate = Collection([self.label]).count_stored(answered).estimate(name).raw
+        shares = norm_sub(estimate.frequencies) + 1 / (estimate.n * len(estimate.frequencies))
         return np.asarray(shares / shares.sum())
 
-    def _table(self, found: CrossTable) -> Floats:
-        return conditional(found.raw, float(np.square(found.standard_error).mean()), found.n, self.class_prior_)
+    def _table(self, table: CrossTable) -> Floats:
+        return conditional(table.raw, float(np.square(table.standard_error).mean()), table.n, self.class_prior_)
 
     def _expected(self) -> float | None:
-        sizes = [one.size for one in self.columns_]
+        sizes = [column.size for column in self.columns_]
         if prod(sizes) > _LISTED:
             return None
-        codes = [one.ravel() for one in np.indices(sizes)]
+        codes = [grid.ravel() for grid in np.indices(sizes)]
         return float(np.exp(self._beliefs.scores(codes)).max(axis=1).sum()) if self.telling_ else self.majority_
 
     def _verdict(self) -> str:

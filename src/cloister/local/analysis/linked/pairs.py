@@ -98,7 +98,11 @@ class PairMoments:
 
 def matches(submissions: Iterable[Mapping[str, Any]], first: str, second: str) -> list[Match]:
     """Return the people who answered both questions, from submissions with (level, report) by question id."""
-    return [(*one[first], *one[second]) for one in submissions if first in one and second in one]
+    return [
+        (*submission[first], *submission[second])
+        for submission in submissions
+        if first in submission and second in submission
+    ]
 
 
 def matched_groups(
@@ -107,18 +111,20 @@ def matched_groups(
     """Return groups of equal levels, weighted by n / spread, or by n alone."""
     if first.id == second.id:
         raise BadInput("a cross-table is of two different questions.")
-    told = list(matched)
-    if not told:
+    rows = list(matched)
+    if not rows:
         raise BadInput(f"nobody answered both {first.id} and {second.id}, so there is nothing to compare.")
-    levels, reports, others, reports_too = zip(*told, strict=True)
+    levels, reports, others, reports_too = zip(*rows, strict=True)
     s, t = _scored(first, levels, reports), _scored(second, others, reports_too)
     people: dict[tuple[str, str], list[int]] = {}
-    for place, pair in enumerate(zip(levels, others, strict=True)):
-        people.setdefault(pair, []).append(place)
+    for index, pair in enumerate(zip(levels, others, strict=True)):
+        people.setdefault(pair, []).append(index)
     groups = []
     for pair in sorted(people):
-        one, two = first.at(pair[0]), second.at(pair[1])
-        groups.append(ReportGroup(pair, (one, two), s[people[pair]], t[people[pair]], None, power(one) * power(two)))
+        left, right = first.at(pair[0]), second.at(pair[1])
+        groups.append(
+            ReportGroup(pair, (left, right), s[people[pair]], t[people[pair]], None, power(left) * power(right))
+        )
     return _weighted(groups, weights)
 
 
@@ -151,15 +157,15 @@ def power(mechanism: Oracle) -> float:
 
 def _scored(question: Question, levels: Sequence[str], reports: Sequence[bytes]) -> Floats:
     """Return the scores of all people, in their order; of numbers, from the middle of their bounds."""
-    places: dict[str, list[int]] = {}
-    for place, level in enumerate(levels):
-        places.setdefault(level, []).append(place)
+    members: dict[str, list[int]] = {}
+    for index, level in enumerate(levels):
+        members.setdefault(level, []).append(index)
     each = np.empty((len(levels), len(question.names)))
-    for level, here in places.items():
+    for level, indices in members.items():
         mechanism = question.at(level)
-        each[here] = scores(mechanism, [reports[place] for place in here])
+        each[indices] = scores(mechanism, [reports[index] for index in indices])
         if isinstance(mechanism, NumberMechanism):
-            each[here] -= float(mechanism.low + mechanism.high) / 2
+            each[indices] -= float(mechanism.low + mechanism.high) / 2
     return each
 
 
@@ -169,8 +175,8 @@ def _weighted(groups: Sequence[ReportGroup], weights: Weights) -> list[ReportGro
         raise BadInput(f"weights are 'variance' or 'people', got {weights!r:.40}.")
     sizes = np.array([group.n / (group.spread if weights == "variance" else 1.0) for group in groups])
     return [
-        ReportGroup(one.levels, one.mechanisms, one.first, one.second, one.joint, one.spread, float(share))
-        for one, share in zip(groups, sizes / sizes.sum(), strict=True)
+        ReportGroup(group.levels, group.mechanisms, group.first, group.second, group.joint, group.spread, float(share))
+        for group, share in zip(groups, sizes / sizes.sum(), strict=True)
     ]
 
 
@@ -180,9 +186,9 @@ def moments(groups: Sequence[ReportGroup]) -> PairMoments:
     They hold for a population of which the respondents are a random sample, and are slightly too large for the
     respondents alone.
     """
-    each = [(_products(one) if one.joint is None else _pairs(one, one.joint), one) for one in groups]
-    sums = [sum(one.weight * found[place] for found, one in each) for place in range(3)]
-    spreads = [sum(one.weight**2 / one.n * found[place] for found, one in each) for place in range(3, 8)]
+    each = [(_products(group) if group.joint is None else _pairs(group, group.joint), group) for group in groups]
+    sums = [sum(group.weight * terms[index] for terms, group in each) for index in range(3)]
+    spreads = [sum(group.weight**2 / group.n * terms[index] for terms, group in each) for index in range(3, 8)]
     return PairMoments(*(np.asarray(part) for part in (*sums, *spreads)))
 
 
@@ -194,15 +200,15 @@ def choice_of_level(groups: Sequence[ReportGroup]) -> float | None:
     """
     from scipy.special import chdtrc  # here, because scipy takes longer to import than this package
 
-    large = [one for one in groups if one.n >= _FEW]
+    large = [group for group in groups if group.n >= _FEW]
     if len(large) < 2:
         return None
-    each = [_products(one) if one.joint is None else _pairs(one, one.joint) for one in large]
-    found = np.stack([one[0] for one in each])
-    spread = np.stack([np.maximum(one[3], 1e-12) / group.n for one, group in zip(each, large, strict=True)])
-    centre = (found / spread).sum(axis=0) / (1 / spread).sum(axis=0)
-    distance = ((found - centre) ** 2 / spread).sum(axis=0)
-    return float(min(1.0, found[0].size * chdtrc(len(found) - 1, distance).min()))
+    each = [_products(group) if group.joint is None else _pairs(group, group.joint) for group in large]
+    joint = np.stack([terms[0] for terms in each])
+    spread = np.stack([np.maximum(terms[3], 1e-12) / group.n for terms, group in zip(each, large, strict=True)])
+    centre = (joint / spread).sum(axis=0) / (1 / spread).sum(axis=0)
+    distance = ((joint - centre) ** 2 / spread).sum(axis=0)
+    return float(min(1.0, joint[0].size * chdtrc(len(joint) - 1, distance).min()))
 
 
 def _products(group: ReportGroup) -> tuple[Floats, ...]:
@@ -215,7 +221,7 @@ def _products(group: ReportGroup) -> tuple[Floats, ...]:
         np.square(s).T @ t / n - joint * rows[:, None],
         s.T @ np.square(t) / n - joint * columns,
     )
-    return joint, rows, columns, *_trusted(group, squares, *(power(one) for one in group.mechanisms))
+    return joint, rows, columns, *_trusted(group, squares, *(power(mechanism) for mechanism in group.mechanisms))
 
 
 def _pairs(group: ReportGroup, both: Floats) -> tuple[Floats, ...]:
@@ -233,8 +239,8 @@ def _pairs(group: ReportGroup, both: Floats) -> tuple[Floats, ...]:
 
 def _trusted(group: ReportGroup, squares: tuple[Floats, ...], first: float, second: float) -> list[Floats]:
     """Return unbiased variances; for few people, at least the public ones."""
-    unbiased = [one * (group.n / max(group.n - 1, 1)) for one in squares]
+    unbiased = [square * (group.n / max(group.n - 1, 1)) for square in squares]
     if group.n < _FEW:
         least = group.spread, first, second
-        unbiased[:3] = [np.maximum(one, public) for one, public in zip(unbiased, least, strict=False)]
+        unbiased[:3] = [np.maximum(variance, public) for variance, public in zip(unbiased, least, strict=False)]
     return unbiased
