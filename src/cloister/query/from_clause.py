@@ -75,9 +75,9 @@ def compile_relation(query: Any, tables: BaseTable) -> SourceRows:
     source, scope = from_clause(query, tables)
     if query.args.get("group") is not None:
         return _per_unit(query, source, scope)
-    shown = _projections(query, source, scope)
-    select = exp.select(*(exp.alias_(term.sql, name, quoted=True) for name, term in shown.items()))
-    return _finish(select, source, shown)
+    projections = _projections(query, source, scope)
+    select = exp.select(*(exp.alias_(term.sql, name, quoted=True) for name, term in projections.items()))
+    return _finish(select, source, projections)
 
 
 def from_clause(query: exp.Select, tables: BaseTable) -> tuple[SourceRows, Scope]:
@@ -92,7 +92,7 @@ def from_clause(query: exp.Select, tables: BaseTable) -> tuple[SourceRows, Scope
     private, unit_at, copies = first.private, name if first.private else None, first.copies
     for join in query.args.get("joins") or []:
         name, right = _source(join.this, tables)
-        if name.lower() in (known.lower() for known in parts):
+        if name.lower() in (alias.lower() for alias in parts):
             raise QueryRefused(f"two tables are called {name}. Give one another name with AS.")
         right, condition, side = _join(join, parts, name, right, unit_at)
         nodes = _counted(right.sql, nodes)
@@ -136,7 +136,7 @@ def from_clause(query: exp.Select, tables: BaseTable) -> tuple[SourceRows, Scope
         notes=notes,
         size=None
         if None in sizes
-        else (max if outer else min)((one for one in sizes if one is not None), default=None),
+        else (max if outer else min)((size for size in sizes if size is not None), default=None),
         filtered=where is not None or bool(left_out) or any(part.filtered for part in parts.values()),
     ), scope
 
@@ -162,9 +162,9 @@ def _together(
 
 def refuse_extras(query: exp.Select, allowed: tuple[str, ...]) -> None:
     """Refuse every clause that is not in the language."""
-    known = {"expressions", "from_", "joins", "where", "with_", "kind", *allowed}
+    supported = {"expressions", "from_", "joins", "where", "with_", "kind", *allowed}
     for name, value in query.args.items():
-        if value and name not in known:
+        if value and name not in supported:
             hint = _CLAUSES.get(name, "Leave it out.")
             raise QueryRefused(f"{name.strip('_').upper()} is not offered here. {hint}")
 
@@ -217,7 +217,7 @@ def with_clause(query: exp.Expression, tables: BaseTable) -> BaseTable:
 
 
 def _shadow(tables: BaseTable, name: str, rows: SourceRows) -> BaseTable:
-    return lambda asked: rows if asked.lower() == name.lower() else tables(asked)
+    return lambda table: rows if table.lower() == name.lower() else tables(table)
 
 
 def _aliased(rows: SourceRows, name: str) -> exp.Subquery:
@@ -251,14 +251,14 @@ def _scope(parts: Mapping[str, SourceRows]) -> Scope:
         if node.args.get("db") or (table and table not in tables):
             raise QueryRefused(f"there is no table {node.table} in this FROM.")
         places = [tables[table]] if table else list(tables.values())
-        found = [term for columns in places for name, term in columns.items() if name.lower() == wanted]
-        if not found:
-            shown = [part for name, part in parts.items() if not table or name.lower() == table]
-            known = ", ".join(sorted({name for part in shown for name in part.names or part.columns})[:20])
-            raise QueryRefused(f"there is no column {node.name}. There are: {known}.")
-        if len(found) > 1:
+        matches = [term for columns in places for name, term in columns.items() if name.lower() == wanted]
+        if not matches:
+            candidates = [part for name, part in parts.items() if not table or name.lower() == table]
+            names = ", ".join(sorted({name for part in candidates for name in part.names or part.columns})[:20])
+            raise QueryRefused(f"there is no column {node.name}. There are: {names}.")
+        if len(matches) > 1:
             raise QueryRefused(f"{node.name} is in several tables. Write table.{node.name}.")
-        return found[0]
+        return matches[0]
 
     return look_up
 
@@ -398,13 +398,13 @@ def _projections(query: exp.Select, source: SourceRows, scope: Scope) -> dict[st
     return shown
 
 
-def _finish(select: exp.Select, source: SourceRows, shown: Mapping[str, Expression]) -> SourceRows:
+def _finish(select: exp.Select, source: SourceRows, projections: Mapping[str, Expression]) -> SourceRows:
     for key, value in source.sql.args.items():
         if key != "expressions" and value:
-            select.set(key, value.copy() if isinstance(value, exp.Expression) else [one.copy() for one in value])
+            select.set(key, value.copy() if isinstance(value, exp.Expression) else [part.copy() for part in value])
     for hidden in source.sql.expressions:
         select = select.select(hidden.copy())
-    columns = {name: replace(term, sql=exp.column(name, quoted=True)) for name, term in shown.items()}
+    columns = {name: replace(term, sql=exp.column(name, quoted=True)) for name, term in projections.items()}
     return replace(source, sql=select, columns=columns, keys=frozenset(), ambiguous=())
 
 
@@ -434,13 +434,13 @@ def _union(query: exp.Union, tables: BaseTable) -> SourceRows:
     )
 
 
-def _either(one: Expression, other: Expression) -> Expression:
-    merged = one_of(one.sql, one.type, [one, other], nullable=one.nullable or other.nullable)
+def _either(left: Expression, right: Expression) -> Expression:
+    merged = one_of(left.sql, left.type, [left, right], nullable=left.nullable or right.nullable)
     return replace(
         merged,
-        unit=one.unit and other.unit,
-        clipped=one.clipped and other.clipped,
-        listed=one.listed and other.listed,
+        unit=left.unit and right.unit,
+        clipped=left.clipped and right.clipped,
+        listed=left.listed and right.listed,
     )
 
 
