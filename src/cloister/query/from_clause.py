@@ -319,16 +319,16 @@ def _few_matches(
     using, on = join.args.get("using"), join.args.get("on")
     mine, keys = _scope(parts), dict[str, list[Expression]]()
     for key in using or []:
-        left, own = mine(exp.column(key.name)), scope(exp.column(key.name, name))
-        if left.type == own.type:
-            keys.setdefault(key.name, []).append(compared(left, own)[1])
+        left, term = mine(exp.column(key.name)), scope(exp.column(key.name, name))
+        if left.type == term.type:
+            keys.setdefault(key.name, []).append(compared(left, term)[1])
     for pair in list(on.flatten()) if isinstance(on, exp.And) else [on] if on is not None else []:
         if not isinstance(pair, exp.EQ):
             continue
         written = (pair.this, pair.expression)
-        for i, own in enumerate(equated(pair, scope)):
+        for i, term in enumerate(equated(pair, scope)):
             if _names_one_row(written[i], written[1 - i], name, scope):
-                keys.setdefault(written[i].name, []).append(own)
+                keys.setdefault(written[i].name, []).append(term)
     if not keys:
         raise QueryRefused("join a public table by equality: JOIN wards ON visits.ward = wards.ward.")
     most = 1 if right.keys & {key.lower() for key in keys} else right.most
@@ -340,19 +340,19 @@ def _few_matches(
         )
     window = exp.Window(
         this=exp.RowNumber(),
-        partition_by=[_seen_from(internal("public"), told_apart(own)) for every in keys.values() for own in every],
+        partition_by=[_seen_from(internal("public"), told_apart(term)) for every in keys.values() for term in every],
         order=exp.Order(expressions=[exp.Ordered(this=exp.column(key, quoted=True)) for key in right.columns]),
     )
     numbered = exp.select(*(exp.column(key, quoted=True) for key in right.columns)).select(
         exp.alias_(window, internal("match"), quoted=True)
     )
     numbered = numbered.from_(_aliased(right, internal("public")))
-    one = exp.select(*(exp.column(key, quoted=True) for key in right.columns)).from_(
+    select = exp.select(*(exp.column(key, quoted=True) for key in right.columns)).from_(
         exp.Subquery(this=numbered, alias=exp.TableAlias(this=exp.to_identifier(internal("numbered"), quoted=True)))
     )
     within = exp.LTE(this=exp.column(internal("match"), quoted=True), expression=exp.Literal.number(most))
     note = f"a row is joined to at most {most} of {name} for each {', '.join(keys)}"
-    return replace(right, sql=one.where(within), copies=most, notes=(*right.notes, note))
+    return replace(right, sql=select.where(within), copies=most, notes=(*right.notes, note))
 
 
 def _seen_from(table: str, sql: exp.Expression) -> exp.Expression:
@@ -379,7 +379,7 @@ def _names_one_row(mine: exp.Expression, other: exp.Expression, name: str, scope
 
 
 def _projections(query: exp.Select, source: SourceRows, scope: Scope) -> dict[str, Expression]:
-    shown: dict[str, Expression] = {}
+    columns: dict[str, Expression] = {}
     for node in query.expressions:
         if isinstance(node, exp.Star):
             if source.ambiguous:
@@ -389,13 +389,13 @@ def _projections(query: exp.Select, source: SourceRows, scope: Scope) -> dict[st
             named = list(source.columns.items())
         else:
             inner = node.this if isinstance(node, exp.Alias) else node
-            name = node.alias_or_name or f"column{len(shown) + 1}"
+            name = node.alias_or_name or f"column{len(columns) + 1}"
             named = [(name, compile_term(inner, scope))]
         for name, term in named:
-            if name.lower() in {known.lower() for known in shown}:  # engines fold case
+            if name.lower() in {column.lower() for column in columns}:  # engines fold case
                 raise QueryRefused(f"two columns are called {name}. Give one another name with AS.")
-            shown[name] = term
-    return shown
+            columns[name] = term
+    return columns
 
 
 def _finish(select: exp.Select, source: SourceRows, projections: Mapping[str, Expression]) -> SourceRows:
@@ -415,10 +415,12 @@ def _union(query: exp.Union, tables: BaseTable) -> SourceRows:
     if len(left.columns) != len(right.columns) or left.private != right.private or left.by_row != right.by_row:
         raise QueryRefused("both sides of UNION ALL need the same columns, and both be private or both public.")
     columns = {}
-    for (name, one), other in zip(left.columns.items(), right.columns.values(), strict=True):
-        if one.type != other.type:
-            raise QueryRefused(f"column {name} is {one.type} on one side of UNION ALL and {other.type} on the other.")
-        columns[name] = _either(one, other)
+    for (name, left_term), right_term in zip(left.columns.items(), right.columns.values(), strict=True):
+        if left_term.type != right_term.type:
+            raise QueryRefused(
+                f"column {name} is {left_term.type} on one side of UNION ALL and {right_term.type} on the other."
+            )
+        columns[name] = _either(left_term, right_term)
     _counted(right.sql, _counted(left.sql))
     both = exp.Union(this=left.sql.copy(), expression=right.sql.copy(), distinct=False)
     notes = tuple(dict.fromkeys((*left.notes, *right.notes)))
@@ -463,15 +465,15 @@ def _per_unit(query: exp.Select, source: SourceRows, scope: Scope) -> SourceRows
             raise QueryRefused(
                 f"GROUP BY {node_text(node)[:60]} in a subquery is a constant. Leave it out, or name the column itself."
             )
-    shown: dict[str, Expression] = {}
+    columns: dict[str, Expression] = {}
     for node in query.expressions:
         inner = node.this if isinstance(node, exp.Alias) else node
-        name = node.alias_or_name or f"column{len(shown) + 1}"
-        if name.lower() in {known.lower() for known in shown}:
+        name = node.alias_or_name or f"column{len(columns) + 1}"
+        if name.lower() in {column.lower() for column in columns}:
             raise QueryRefused(f"two columns are called {name}. Give one another name with AS.")
-        shown[name] = _per_unit_term(inner, scope, keys)
-    select = exp.select(*(exp.alias_(term.sql, name, quoted=True) for name, term in shown.items()))
-    rows = _finish(select, source, shown)
+        columns[name] = _per_unit_term(inner, scope, keys)
+    select = exp.select(*(exp.alias_(term.sql, name, quoted=True) for name, term in columns.items()))
+    rows = _finish(select, source, columns)
     hidden = source.sql.expressions[-1].this.copy()
     grouped = rows.sql.copy()
     grouped.set("group", exp.Group(expressions=[hidden, *(key.sql.copy() for key in keys)]))
@@ -497,8 +499,8 @@ def _per_unit_term(node: exp.Expression, scope: Scope, keys: list[Expression]) -
         total, exponent = _exact_total(inner)
         if isinstance(node, exp.Sum):
             return Expression(total, "real", 0.0 if _at_least_zero(inner.low) else None)
-        known = exp.Nullif(this=exp.Count(this=inner.sql.copy()), expression=exp.Literal.number(0))
-        mean = exp.Div(this=total, expression=as_double(known), typed=False, safe=False)
+        count = exp.Nullif(this=exp.Count(this=inner.sql.copy()), expression=exp.Literal.number(0))
+        mean = exp.Div(this=total, expression=as_double(count), typed=False, safe=False)
         return Expression(mean, "real", *_mean_limits(inner, exponent))
     term = compile_term(node, scope)
     if not any(term.sql == key.sql for key in keys):
