@@ -36,11 +36,11 @@ def door(
             home, _, new = (renamed or {})[name].rpartition(".")
             warnings.warn(f"{room}.{name} is {home}.{new} now.", DeprecationWarning, stacklevel=2)
             return getattr(import_module(f"cloister.{home}"), new)
-        found = homes(package).get(name)
-        if found is None:
+        module = homes(package).get(name)
+        if module is None:
             raise AttributeError(f"{package} has no {name!r}. It offers: {', '.join(sys.modules[package].__all__)}.")
         try:
-            value = _import(found, name)
+            value = _import(module, name)
         except ModuleNotFoundError as error:
             message = (extras or {}).get((error.name or "").partition(".")[0])
             if message is None:

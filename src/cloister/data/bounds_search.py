@@ -28,9 +28,9 @@ def count_by_power(rows: NDArray[np.float64]) -> NDArray[np.int64]:
     size = np.clip(np.abs(rows), 0.0, 2.0 ** POWERS[-1] * 1.5)
     # frexp is exact: 2^(e-1) <= size < 2^e, but for zero.
     power = np.frexp(size)[1] - 1
-    place = np.where(size < 2.0 ** POWERS[0], 0, power - POWERS[0] + 1) * np.where(rows < 0, -1, 1) + len(POWERS)
-    known = ~np.isnan(rows)
-    flat = (np.where(known, place, 0) + BINS * np.arange(rows.shape[1]))[known]
+    index = np.where(size < 2.0 ** POWERS[0], 0, power - POWERS[0] + 1) * np.where(rows < 0, -1, 1) + len(POWERS)
+    present = ~np.isnan(rows)
+    flat = (np.where(present, index, 0) + BINS * np.arange(rows.shape[1]))[present]
     return np.bincount(flat, minlength=BINS * rows.shape[1]).reshape(rows.shape[1], BINS).astype(np.int64)
 
 
@@ -54,11 +54,11 @@ def bounds_of(noisy: Any, noise: DiscreteGaussian | DiscreteLaplace, columns: in
     return (low, high) if low < high else (-(2.0 ** POWERS[0]), 2.0 ** POWERS[0])
 
 
-def _edge(place: int, *, lower: bool) -> float:
+def _edge(index: int, *, lower: bool) -> float:
     """Return the outer edge of a bin."""
-    if place == 0:
+    if index == 0:
         return 0.0
-    power = POWERS[0] + abs(place) - 1
-    if place > 0:
+    power = POWERS[0] + abs(index) - 1
+    if index > 0:
         return 0.0 if lower and power == POWERS[0] else 2.0 ** (power if lower else power + 1)
     return -(2.0 ** (power + 1 if lower else power))

@@ -101,6 +101,6 @@ def to_png(chart: Any) -> bytes:
 
 def to_html(charts: Sequence[Any], title: str = "") -> str:
     """Return charts below each other, as one page that needs no network."""
-    whole = altair().vconcat(*charts)
-    page: str = (whole.properties(title=title) if title else whole).to_html(inline=True)
+    combined = altair().vconcat(*charts)
+    page: str = (combined.properties(title=title) if title else combined).to_html(inline=True)
     return page

@@ -161,8 +161,8 @@ class Dialect:
             return f"REGEXP_FULL_MATCH({t}, '{pattern}')"
         if self.dialect == "postgres":
             return f"{t} ~ '^({pattern})$'"
-        whole = self.text(rf"\A({pattern})\z")
-        return f"{t} RLIKE {whole}"
+        anchored = self.text(rf"\A({pattern})\z")
+        return f"{t} RLIKE {anchored}"
 
 
 _COMMON: dict[str, Family] = {

@@ -109,14 +109,14 @@ class DistinctPairs:
 
     def _kept(self, dialect: str) -> tuple[exp.Expression, list[exp.Expression]]:
         names: list[exp.Expression] = [exp.column(internal(f"k{i}"), quoted=True) for i in range(len(self.keys))]
-        shown = [exp.alias_(key.sql.copy(), internal(f"k{i}"), quoted=True) for i, key in enumerate(self.keys)]
-        rows = self.rows.copy().select(*shown, exp.alias_(self.value.copy(), internal("x"), quoted=True))
-        known = exp.Not(this=exp.Is(this=exp.column(internal("x"), quoted=True), expression=exp.Null()))
+        key_columns = [exp.alias_(key.sql.copy(), internal(f"k{i}"), quoted=True) for i, key in enumerate(self.keys)]
+        rows = self.rows.copy().select(*key_columns, exp.alias_(self.value.copy(), internal("x"), quoted=True))
+        not_null = exp.Not(this=exp.Is(this=exp.column(internal("x"), quoted=True), expression=exp.Null()))
         if self.most is None:
             inner = (
                 exp.select(*names, exp.column(internal("x"), quoted=True))
                 .from_(named(rows, internal("in")))
-                .where(known)
+                .where(not_null)
             )
             return named(self._listed(inner), internal("pairs")), names
         unit = exp.column(UNIT, quoted=True)
@@ -124,33 +124,37 @@ class DistinctPairs:
             exp.select(unit, *names, exp.column(internal("x"), quoted=True))
             .distinct()
             .from_(named(rows, internal("in")))
-            .where(known)
+            .where(not_null)
         )
         text = exp.DataType.build("TEXT")
-        parts = [exp.Cast(this=one.copy(), to=text.copy()) for one in (*names, exp.column(internal("x"), quoted=True))]
+        parts = [
+            exp.Cast(this=column.copy(), to=text.copy()) for column in (*names, exp.column(internal("x"), quoted=True))
+        ]
         joined: exp.Expression = exp.Literal.string(self.secret)
         for part in parts:
             filled = exp.Coalesce(this=part, expressions=[exp.Literal.string("~")])
             joined = exp.DPipe(this=joined, expression=exp.DPipe(this=exp.Literal.string("|"), expression=filled))
-        place = exp.Window(
+        row_number = exp.Window(
             this=exp.RowNumber(),
             partition_by=[unit.copy()],
             order=exp.Order(
                 expressions=[
                     exp.Ordered(this=exp.MD5(this=joined)),
-                    *(exp.Ordered(this=one.copy()) for one in (*names, exp.column(internal("x"), quoted=True))),
+                    *(exp.Ordered(this=column.copy()) for column in (*names, exp.column(internal("x"), quoted=True))),
                 ]
             ),
         )
         numbered = exp.select(
-            *names, exp.column(internal("x"), quoted=True), exp.alias_(place, internal("place"), quoted=True)
+            *names, exp.column(internal("x"), quoted=True), exp.alias_(row_number, internal("place"), quoted=True)
         )
         numbered = numbered.from_(named(self._listed(pairs), internal("pairs")))
-        kept = exp.select(*names, exp.column(internal("x"), quoted=True)).from_(named(numbered, internal("numbered")))
-        kept = kept.where(
+        selected = exp.select(*names, exp.column(internal("x"), quoted=True)).from_(
+            named(numbered, internal("numbered"))
+        )
+        selected = selected.where(
             exp.LTE(this=exp.column(internal("place"), quoted=True), expression=exp.Literal.number(self.most))
         )
-        return named(kept, internal("kept")), names
+        return named(selected, internal("kept")), names
 
     def _listed(self, query: exp.Select) -> exp.Select:
         for i, key in enumerate(self.keys):

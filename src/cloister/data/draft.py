@@ -62,39 +62,41 @@ def _families(engine: Engine, table: str) -> Iterator[tuple[str, str, Family | N
 
 def _columns(engine: Engine, table: str, column: Any) -> dict[str, Any]:
     return {
-        name: column(engine, table, name, found) for name, _, found in _families(engine, table) if found is not None
+        name: column(engine, table, name, column_family)
+        for name, _, column_family in _families(engine, table)
+        if column_family is not None
     }
 
 
 def _left_out(engine: Engine, table: str) -> Iterator[str]:
-    for name, declared, found in _families(engine, table):
-        if found is None:
+    for name, declared, column_family in _families(engine, table):
+        if column_family is None:
             yield f"{table}.{name}, since {declared[:60]} is no type that can be read."
 
 
-def _blank(engine: Engine, table: str, name: str, found: Family) -> dict[str, Any]:
-    kind = _TYPE[found]
+def _blank(engine: Engine, table: str, name: str, family: Family) -> dict[str, Any]:
+    kind = _TYPE[family]
     if kind == "boolean":
         return {"type": kind}
     return {"type": kind, "categories" if kind == "text" else "bounds": FILL_IN}
 
 
-def _seen(engine: Engine, table: str, name: str, found: Family) -> dict[str, Any]:
-    kind = _kind_of_text(engine, table, name) if found == "text" else _TYPE[found]
-    facts = _values(engine, table, name, kind, found)
-    x, rows = _column_of(engine, table, name, kind, found)
-    every, known = _one_row(engine, f"SELECT COUNT(*) AS a, COUNT({x}) AS b {rows}")
-    if not 0 < every == known:
+def _seen(engine: Engine, table: str, name: str, family: Family) -> dict[str, Any]:
+    kind = _kind_of_text(engine, table, name) if family == "text" else _TYPE[family]
+    facts = _values(engine, table, name, kind, family)
+    x, rows = _column_of(engine, table, name, kind, family)
+    every, present = _one_row(engine, f"SELECT COUNT(*) AS a, COUNT({x}) AS b {rows}")
+    if not 0 < every == present:
         return facts
     # That no value is missing was observed in the rows, like bounds, so it must be confirmed too.
     return {**{word: fact for word, fact in facts.items() if word != "confirm"}, "nullable": False, "confirm": CONFIRM}
 
 
-def _values(engine: Engine, table: str, name: str, kind: Type, found: Family) -> dict[str, Any]:
+def _values(engine: Engine, table: str, name: str, kind: Type, family: Family) -> dict[str, Any]:
     """Return the type of a column, and the bounds or categories that its values suggest."""
     if kind == "boolean":
         return {"type": kind}
-    x, rows = _column_of(engine, table, name, kind, found)
+    x, rows = _column_of(engine, table, name, kind, family)
     if kind == "text":
         found_values = engine.run(f"SELECT DISTINCT {x} AS x {rows} LIMIT {_FEW + 2}").column("x").to_pylist()
         values = sorted(value for value in found_values if value is not None)
@@ -107,20 +109,20 @@ def _values(engine: Engine, table: str, name: str, kind: Type, found: Family) ->
     return {"type": kind, "bounds": plain(_outward(low, high)), "confirm": CONFIRM}
 
 
-def _column_of(engine: Engine, table: str, name: str, kind: Type, found: Family) -> tuple[str, str]:
+def _column_of(engine: Engine, table: str, name: str, kind: Type, family: Family) -> tuple[str, str]:
     """Return a column read as a type: its quoted name, and its FROM clause."""
     alone = Table(table, {name: Column(name, kind)})
-    sql = view(alone, {name: found}, engine.place(table), engine.dialect).sql(engine.dialect)
+    sql = view(alone, {name: family}, engine.place(table), engine.dialect).sql(engine.dialect)
     say = dialect_of(engine.dialect)
     return say.name(name), f"FROM ({sql}) AS {say.name(table)}"
 
 
 def _kind_of_text(engine: Engine, table: str, name: str) -> Type:
     """Return the first type as which every value of a text column can be read."""
-    say, place = dialect_of(engine.dialect), engine.place(table)
+    say, source = dialect_of(engine.dialect), engine.place(table)
     counts = [f"COUNT({read(kind, 'text', name, say)}) AS {kind}s" for kind in ("text", *_IN_TEXT)]
-    said = f"{say.name(name)} IS NOT NULL AND NOT {say.is_like(say.trimmed(say.name(name)), '[nN][aA][nN]')}"
-    total, *parsed = _one_row(engine, f"SELECT {', '.join(counts)} FROM {place} WHERE {said}")  # noqa: S608
+    condition = f"{say.name(name)} IS NOT NULL AND NOT {say.is_like(say.trimmed(say.name(name)), '[nN][aA][nN]')}"
+    total, *parsed = _one_row(engine, f"SELECT {', '.join(counts)} FROM {source} WHERE {condition}")  # noqa: S608
     return next((kind for kind, count in zip(_IN_TEXT, parsed, strict=True) if count == total > 0), "text")
 
 

@@ -78,8 +78,8 @@ def from_pandas(series: Any, kind: str | None) -> Any:
     if dtype.name == "category":
         return _categories(series, kind)
     if _is_number(dtype):
-        made = _numbers(pa.array(series), kind, exact=_is_exact(dtype))
-        return _cells(series, kind) if made is None else made
+        array = _numbers(pa.array(series), kind, exact=_is_exact(dtype))
+        return _cells(series, kind) if array is None else array
     if dtype.kind == "M" and kind in ("date", "timestamp"):
         return _moments(series)
     return _cells(series, kind)
@@ -123,16 +123,16 @@ def _numbers(column: Any, kind: str, *, exact: bool) -> Any:
     if x.dtype.kind == "f":
         large = np.abs(x) >= _EXACT
         gone = gone | (~large & (np.floor(x) != x)) | (large if kind in _TEXT else False)
-        whole = np.where(gone, 0, np.clip(x, -float(_EXACT), float(_EXACT))).astype(np.int64)
+        integers = np.where(gone, 0, np.clip(x, -float(_EXACT), float(_EXACT))).astype(np.int64)
     else:
         limit = 2**63 - 1 if exact else _EXACT
         if kind in _TEXT:
             far = np.zeros(len(x), dtype=bool) if exact or truths else (x >= _EXACT) | (x <= -_EXACT)
             return pc.cast(pa.array(x, mask=gone | far), pa.string())
         high = np.minimum(x, limit) if x.dtype.kind == "u" and x.dtype.itemsize == 8 else x.astype(np.int64)
-        whole = np.clip(high.astype(np.int64), -limit, limit)
-    made = pa.array(whole, mask=gone)
-    return pc.cast(made, pa.string()) if kind in _TEXT else made
+        integers = np.clip(high.astype(np.int64), -limit, limit)
+    array = pa.array(integers, mask=gone)
+    return pc.cast(array, pa.string()) if kind in _TEXT else array
 
 
 def _moments(series: Any) -> Any:
@@ -161,7 +161,7 @@ def _categories(series: Any, kind: str) -> Any:
     import pyarrow.compute as pc
 
     codes = series.cat.codes.to_numpy()
-    listed = pa.array([_said(one, kind) for one in series.cat.categories], pa.string())
+    listed = pa.array([_said(category, kind) for category in series.cat.categories], pa.string())
     return pc.take(listed, pa.array(codes, pa.int32(), mask=codes < 0))
 
 
@@ -172,7 +172,7 @@ def _cells(series: Any, kind: str) -> Any:
     import pyarrow as pa
 
     # Cell by cell: `isna` of a whole pandas column fails if one cell fails.
-    return pa.array([_said(one, kind) for one in series], pa.string())
+    return pa.array([_said(cell, kind) for cell in series], pa.string())
 
 
 def _said(value: Any, kind: str) -> str | None:
@@ -259,10 +259,10 @@ def _moment(value: Any, kind: str) -> str | None:
         micros, zoned = (dt.datetime(value.year, value.month, value.day) - _EPOCH) // _MICROSECOND, False
     else:
         micros, zoned = _micros(value)
-    said = _EPOCH + max(_FIRST, min(_LAST, micros)) * _MICROSECOND
+    moment = _EPOCH + max(_FIRST, min(_LAST, micros)) * _MICROSECOND
     if kind == "date":
-        return said.date().isoformat()
-    return said.isoformat(" ") + ("+00:00" if zoned and kind in _TEXT else "")
+        return moment.date().isoformat()
+    return moment.isoformat(" ") + ("+00:00" if zoned and kind in _TEXT else "")
 
 
 def _micros(value: Any) -> tuple[int, bool]:

@@ -49,9 +49,9 @@ class PinnedFiles:
         try:
             self._seen = dict(_walk(folder, descriptors))
             for (relative, _), descriptor in zip(self._seen.items(), descriptors, strict=True):
-                place = self._place(relative)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.symlink_to(f"/proc/self/fd/{descriptor}")
+                link = self._place(relative)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(f"/proc/self/fd/{descriptor}")
         except BaseException:
             self.close()
             raise
@@ -69,9 +69,9 @@ class PinnedFiles:
         for name in names:
             if name in self._seen:
                 return PinnedTable(self, self._place(name), (self._place(name),))
-            if below := [one for one in self._seen if one.startswith(f"{name}/")]:
+            if below := [path for path in self._seen if path.startswith(f"{name}/")]:
                 return PinnedTable(self, self._place(name), tuple(map(self._place, below)))
-        if whole and any("/" not in one and one.endswith(".parquet") for one in self._seen):
+        if whole and any("/" not in path and path.endswith(".parquet") for path in self._seen):
             return PinnedTable(self, self._place("."), tuple(map(self._place, self._seen)))
         return None
 
@@ -103,78 +103,78 @@ class PinnedTable:
 
 
 def _let_go(folder: str, lock: int, process: int, descriptors: Sequence[int]) -> None:
-    for one in descriptors:
-        os.close(one)
+    for descriptor in descriptors:
+        os.close(descriptor)
     remove_private_folder(folder, lock, process)
 
 
-def _walk(folder: Path, kept: list[int] | None = None) -> Iterator[tuple[str, _Identity]]:
-    """Yield every Parquet file under a folder: its relative path and its identity. With `kept`, they stay open."""
+def _walk(folder: Path, descriptors: list[int] | None = None) -> Iterator[tuple[str, _Identity]]:
+    """Yield every Parquet file under a folder: its relative path and identity. With `descriptors`, they stay open."""
     entries = 0
 
-    def inside(place: int, path: str, depth: int) -> Iterator[tuple[str, _Identity]]:
+    def inside(parent: int, path: str, depth: int) -> Iterator[tuple[str, _Identity]]:
         nonlocal entries
-        names = sorted(os.listdir(place))
+        names = sorted(os.listdir(parent))
         entries += len(names)
         if entries > _MOST_ENTRIES or depth > _DEEPEST:
             raise BadSource("the folder holds too many files and folders. Put the tables into one of their own.")
         for name in names:
             try:
-                found = os.stat(name, dir_fd=place, follow_symlinks=False)
-                if stat.S_ISLNK(found.st_mode):
+                status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+                if stat.S_ISLNK(status.st_mode):
                     raise BadSource("the folder holds a link. Put the files themselves there.")
-                if stat.S_ISDIR(found.st_mode):
-                    with _opened(name, place) as below:
+                if stat.S_ISDIR(status.st_mode):
+                    with _opened(name, parent) as below:
                         yield from inside(below, f"{path}{name}/", depth + 1)
                 elif name.lower().endswith((".parquet", ".pq")):
-                    yield f"{path}{name}", _identity(name, place, kept)
+                    yield f"{path}{name}", _identity(name, parent, descriptors)
             except OSError:  # it has become something else since it was listed, or cannot be read
                 raise BadSource("a file of the folder cannot be read, or was changed just now. Try again.") from None
 
     with ExitStack() as stack:
         try:
-            place = stack.enter_context(_opened("/", None))
+            current = stack.enter_context(_opened("/", None))
             for part in folder.parts[1:]:
-                place = stack.enter_context(_opened(part, place))
+                current = stack.enter_context(_opened(part, current))
         except OSError:
             raise BadSource("there is no such folder, or a link leads to it.") from None
-        yield from inside(place, "", 0)
+        yield from inside(current, "", 0)
 
 
 @contextmanager
-def _opened(name: str, place: int | None) -> Iterator[int]:
-    descriptor = os.open(name, _FOLDER, dir_fd=place)
+def _opened(name: str, parent: int | None) -> Iterator[int]:
+    descriptor = os.open(name, _FOLDER, dir_fd=parent)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _identity(name: str, place: int, kept: list[int] | None) -> _Identity:
-    if kept is not None and len(kept) >= _MOST_FILES:
+def _identity(name: str, parent: int, descriptors: list[int] | None) -> _Identity:
+    if descriptors is not None and len(descriptors) >= _MOST_FILES:
         raise BadSource(f"the folder holds more than {_MOST_FILES:,} Parquet files. Write fewer and larger ones.")
-    if kept is not None:
-        _make_room(len(kept))
-    descriptor = os.open(name, _FILE, dir_fd=place)
+    if descriptors is not None:
+        _make_room(len(descriptors))
+    descriptor = os.open(name, _FILE, dir_fd=parent)
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise BadSource("the folder holds something that is no file. Put files alone there.")
-        if found.st_nlink > 1:  # its other name may be in another user's folder
+        if status.st_nlink > 1:  # its other name may be in another user's folder
             raise BadSource("a file of the folder has a second name (a hard link). Copy it instead.")
     except BaseException:
         os.close(descriptor)
         raise
-    if kept is None:
+    if descriptors is None:
         os.close(descriptor)
     else:
-        kept.append(descriptor)
-    return found.st_dev, found.st_ino
+        descriptors.append(descriptor)
+    return status.st_dev, status.st_ino
 
 
-def _make_room(held: int) -> None:
+def _make_room(count: int) -> None:
     """Raise this process's limit on open files as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < held + _SPARE:
-        most = 2 * (held + _SPARE)
+    if soft != resource.RLIM_INFINITY and soft < count + _SPARE:
+        most = 2 * (count + _SPARE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most if hard == resource.RLIM_INFINITY else min(hard, most), hard))

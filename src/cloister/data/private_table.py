@@ -72,7 +72,7 @@ class PrivateTable:
         if self.max_rows is None or len(sets) < 2:
             return [self.sums(keys, values).run(self.engine) for keys in sets]
         every = list({key.name: key for keys in sets for key in keys}.values())
-        places = [[[one.name for one in every].index(key.name) for key in keys] for keys in sets]
+        places = [[[group_key.name for group_key in every].index(key.name) for key in keys] for keys in sets]
         return self.sums(every, values).run_sets(self.engine, places)
 
     def chosen(self, names: Sequence[str]) -> "ChosenRows":
@@ -87,9 +87,9 @@ class PrivateTable:
         """Add columns to the rows, each computed once for each row. `schema.internal` makes their names."""
         # An engine would read a column of the same name in place of the new one, unclipped.
         assert all(is_reserved(name) and name not in self.columns for name in named)
-        shown = [exp.column(name, quoted=True) for name in self.columns]
-        made = [exp.alias_(sql.copy(), name, quoted=True) for name, sql in named.items()]
-        rows = exp.select().from_(_named(self.rows.select(*shown, *made), internal("with")))
+        columns = [exp.column(name, quoted=True) for name in self.columns]
+        added = [exp.alias_(sql.copy(), name, quoted=True) for name, sql in named.items()]
+        rows = exp.select().from_(_named(self.rows.select(*columns, *added), internal("with")))
         if self.max_rows is not None:
             rows = rows.select(exp.column(UNIT, quoted=True))
         return replace(self, rows=rows)
@@ -136,26 +136,32 @@ class ChosenRows:
 
     def sql(self, dialect: str) -> str:
         """Return the statement."""
-        shown = [exp.column(name, quoted=True) for name in self.names]
-        rows = self.rows.select(*(one.copy() for one in shown))
+        columns = [exp.column(name, quoted=True) for name in self.names]
+        rows = self.rows.select(*(column.copy() for column in columns))
         if self.most is None:
             return rows.sql(dialect=dialect, identify=True)
         hashed: exp.Expression = exp.Literal.string(self.secret)
-        for one in shown:
-            text = exp.Cast(this=one.copy(), to=exp.DataType.build("TEXT"))
+        for column in columns:
+            text = exp.Cast(this=column.copy(), to=exp.DataType.build("TEXT"))
             filled = exp.Coalesce(this=text, expressions=[exp.Literal.string("~")])
             hashed = exp.DPipe(this=hashed, expression=exp.DPipe(this=exp.Literal.string("|"), expression=filled))
         # Rows with equal hashes are (almost surely) equal: order them by value, not by their place in the engine.
-        order = [exp.Ordered(this=exp.MD5(this=hashed)), *(exp.Ordered(this=one.copy()) for one in shown)]
-        place = exp.Window(
+        order = [exp.Ordered(this=exp.MD5(this=hashed)), *(exp.Ordered(this=column.copy()) for column in columns)]
+        row_number = exp.Window(
             this=exp.RowNumber(),
             partition_by=[exp.column(UNIT, quoted=True)],
             order=exp.Order(expressions=order),
         )
-        numbered = exp.select(*(one.copy() for one in shown), exp.alias_(place, internal("place"), quoted=True))
+        numbered = exp.select(
+            *(column.copy() for column in columns), exp.alias_(row_number, internal("place"), quoted=True)
+        )
         numbered = numbered.from_(_named(rows, internal("in")))
-        kept = exp.LTE(this=exp.column(internal("place"), quoted=True), expression=exp.Literal.number(self.most))
-        query = exp.select(*(one.copy() for one in shown)).from_(_named(numbered, internal("numbered"))).where(kept)
+        within = exp.LTE(this=exp.column(internal("place"), quoted=True), expression=exp.Literal.number(self.most))
+        query = (
+            exp.select(*(column.copy() for column in columns))
+            .from_(_named(numbered, internal("numbered")))
+            .where(within)
+        )
         return query.sql(dialect=dialect, identify=True)
 
     def run(self, engine: Engine) -> "pa.Table":

@@ -135,7 +135,11 @@ class Column:
     def _categories_problems(self, categories: tuple[str | int, ...]) -> Iterator[str]:
         if self.type not in ("text", "integer"):
             yield f"is {self.type} and takes no categories. Remove them"
-        elif not _is_list(categories) or not categories or not all(_is_category(self.type, one) for one in categories):
+        elif (
+            not _is_list(categories)
+            or not categories
+            or not all(_is_category(self.type, category) for category in categories)
+        ):
             yield f"needs categories: [...], a list of {self.type}s (quote words like 'yes', 'no' and '007')"
         elif len(set(categories)) < len(categories):
             yield "lists a category twice. Keep one of each"
@@ -238,9 +242,9 @@ class Schema:
         """
         if not isinstance(text, str):
             raise BadSchema("the schema is not text. Schema.load reads a dict or a file.")
-        found = _parsed(text, unit, max_bytes)
-        tables = {name: replace(table, columns=dict(table.columns)) for name, table in found.tables.items()}
-        return replace(found, tables=tables)  # one caller's changes must not reach the next
+        schema = _parsed(text, unit, max_bytes)
+        tables = {name: replace(table, columns=dict(table.columns)) for name, table in schema.tables.items()}
+        return replace(schema, tables=tables)  # one caller's changes must not reach the next
 
     @staticmethod
     def load(
@@ -296,13 +300,15 @@ class Schema:
 
     def problems(self) -> list[str]:
         """Return the problems, each with its place and a remedy."""
-        found = [] if self.tables else ["tables: there is none"]
-        found += [f"tables: {problem}" for problem in _same_but_for_case(list(self.tables))]
+        messages = [] if self.tables else ["tables: there is none"]
+        messages += [f"tables: {problem}" for problem in _same_but_for_case(list(self.tables))]
         for table in self.tables.values():
-            found += [f"{table.name}: {problem}" for problem in table.problems(self.unit)]
+            messages += [f"{table.name}: {problem}" for problem in table.problems(self.unit)]
             for column in table.columns.values():
-                found += [f"{table.name}.{column.name}: {problem}" for problem in column.problems()]
-        return found + [f"foreign key {key}: {problem}" for key in self.foreign_keys for problem in self._misses(key)]
+                messages += [f"{table.name}.{column.name}: {problem}" for problem in column.problems()]
+        return messages + [
+            f"foreign key {key}: {problem}" for key in self.foreign_keys for problem in self._misses(key)
+        ]
 
     def _misses(self, key: ForeignKey) -> Iterator[str]:
         for name, column in ((key.table, key.column), (key.other_table, key.other_column)):
@@ -322,7 +328,7 @@ def _read(source: str | Mapping[str, Any], unit: Unit | None, max_bytes: int | N
     schema, problems = read(source, unit, max_bytes)
     # Where the form is wrong, problems of the content are not reported too.
     misshapen = {problem.partition(":")[0] for problem in problems}
-    _refuse(problems + [one for one in schema.problems() if one.partition(":")[0] not in misshapen])
+    _refuse(problems + [problem for problem in schema.problems() if problem.partition(":")[0] not in misshapen])
     return schema
 
 

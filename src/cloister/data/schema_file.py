@@ -49,8 +49,8 @@ def read(
     words = _words("schema", "schema", raw, problems)
     protects = _unit(words.get("unit"), unit, problems)
     tables = {
-        str(name): _table(str(name), given, problems)
-        for name, given in _mapping("tables", words.get("tables"), problems).items()
+        str(name): _table(str(name), entry, problems)
+        for name, entry in _mapping("tables", words.get("tables"), problems).items()
     }
     keys = words.get("foreign_keys") or []
     if not isinstance(keys, list | tuple):
@@ -86,27 +86,27 @@ def _parsed(text: str, max_bytes: int | None) -> Any:
             f"the schema has {size:,} bytes, and at most {max_bytes:,} are read. Shorten it, or raise max_bytes."
         )
     try:
-        found = strict_yaml.parse(text)
+        document = strict_yaml.parse(text)
     except YamlProblem as problem:
         raise BadSchema(_PROBLEMS[problem.kind].format(place=problem.place)) from None
-    return None if found is None else _value(found)
+    return None if document is None else _value(document)
 
 
-def _value(given: YamlValue) -> Any:
-    if given.tag is not None:
-        raise BadSchema(f"the schema has a tag (!) in line {given.line}. Write the value without it.")
-    if given.kind == "text":
-        return _scalar(given.value, given.line) if given.plain else given.value
-    if given.kind == "list":
-        return [_value(one) for one in given.value]
-    found: dict[str, Any] = {}
-    for key, value in given.value:
+def _value(node: YamlValue) -> Any:
+    if node.tag is not None:
+        raise BadSchema(f"the schema has a tag (!) in line {node.line}. Write the value without it.")
+    if node.kind == "text":
+        return _scalar(node.value, node.line) if node.plain else node.value
+    if node.kind == "list":
+        return [_value(child) for child in node.value]
+    mapping: dict[str, Any] = {}
+    for key, value in node.value:
         if key.kind != "text":
             raise BadSchema(f"the schema has a name in line {key.line} that is not a word.")
-        if key.value in found:  # YAML itself would silently keep the last
+        if key.value in mapping:  # YAML itself would silently keep the last
             raise BadSchema(f"the schema says twice: {key.value} (line {key.line}). Keep one of each.")
-        found[key.value] = _value(value)
-    return found
+        mapping[key.value] = _value(value)
+    return mapping
 
 
 def _scalar(text: str, line: int) -> Any:
@@ -126,26 +126,26 @@ def _scalar(text: str, line: int) -> Any:
         raise BadSchema(_PROBLEMS["syntax"].format(place="")) from None
 
 
-def _mapping(place: str, raw: Any, problems: list[str]) -> Mapping[Any, Any]:
+def _mapping(label: str, raw: Any, problems: list[str]) -> Mapping[Any, Any]:
     if isinstance(raw, Mapping):
         return raw
-    problems.append(f"{place}: needs names with something under each")
+    problems.append(f"{label}: needs names with something under each")
     return {}
 
 
-def _words(kind: str, place: str, raw: Any, problems: list[str]) -> Mapping[Any, Any]:
+def _words(kind: str, label: str, raw: Any, problems: list[str]) -> Mapping[Any, Any]:
     """Return the keys and values of a part of the schema; every key must be known and every value present."""
-    words = _mapping(place, raw, problems)
+    words = _mapping(label, raw, problems)
     for word, value in words.items():
         if word not in _WORDS[kind]:
-            problems.append(f"{place}: the word {glimpse(word)} is unknown. Words here are {', '.join(_WORDS[kind])}")
+            problems.append(f"{label}: the word {glimpse(word)} is unknown. Words here are {', '.join(_WORDS[kind])}")
         elif kind != "schema" and (value == FILL_IN or (isinstance(value, list | tuple) and FILL_IN in value)):
-            problems.append(f"{place}: fill in {word}, or remove it")
+            problems.append(f"{label}: fill in {word}, or remove it")
     return {word: value for word, value in words.items() if value != FILL_IN}
 
 
-def _unit(raw: Any, given: Unit | None, problems: list[str]) -> Unit:
-    stated = given
+def _unit(raw: Any, expected: Unit | None, problems: list[str]) -> Unit:
+    stated = expected
     if raw == "row":
         stated = ROW
     elif raw is not None:
@@ -154,10 +154,10 @@ def _unit(raw: Any, given: Unit | None, problems: list[str]) -> Unit:
             stated = Unit(words.get("name", ""), words.get("max_rows", 1))
         except BadInput as error:
             problems.append(f"unit: {str(error).rstrip('.')}")
-    elif given is None:
+    elif expected is None:
         problems.append("unit: say whom to protect: row, or {name: patient, max_rows: 8}")
-    if given is not None and stated != given:
-        problems.append(f"unit: the schema protects {stated}, but {given} was asked for. Make them agree")
+    if expected is not None and stated != expected:
+        problems.append(f"unit: the schema protects {stated}, but {expected} was asked for. Make them agree")
     return stated or Unit("person")  # a placeholder: its absence is already among the problems
 
 
@@ -165,8 +165,8 @@ def _table(name: str, raw: Any, problems: list[str]) -> Table:
     words = _words("table", name, raw, problems)
     public = _truth(f"{name}: public", words.get("public", False), problems)
     columns = {
-        str(column): _column(name, str(column), given, problems)
-        for column, given in _mapping(f"{name}: columns", words.get("columns"), problems).items()
+        str(column): _column(name, str(column), entry, problems)
+        for column, entry in _mapping(f"{name}: columns", words.get("columns"), problems).items()
     }
     unit = words.get("unit")
     named = None if unit is None else str(unit)
@@ -175,34 +175,34 @@ def _table(name: str, raw: Any, problems: list[str]) -> Table:
 
 
 def _never(table: str, raw: Any, problems: list[str]) -> tuple[dict[str, Any], ...]:
-    if isinstance(raw, list | tuple) and all(isinstance(one, Mapping) for one in raw):
-        return tuple({str(name): wanted for name, wanted in one.items()} for one in raw)
+    if isinstance(raw, list | tuple) and all(isinstance(combination, Mapping) for combination in raw):
+        return tuple({str(name): wanted for name, wanted in combination.items()} for combination in raw)
     problems.append(f"{table}: never is a list of combinations such as {{ward: maternity, age: {{from: 70}}}}")
     return ()
 
 
 def _determines(table: str, raw: Any, problems: list[str]) -> tuple[tuple[tuple[str, ...], str], ...]:
     """Parse `ward -> building`, or 'ward, floor -> nurse', which YAML needs in quotes."""
-    found = []
+    rules = []
     for text in raw if isinstance(raw, list | tuple) else [raw]:
         left, arrow, right = str(text).partition("->")
         names = tuple(name.strip() for name in left.split(","))
         if not arrow or not all(names) or not right.strip():
             problems.append(f"{table}: determines is a list such as [ward -> building, 'ward, floor -> nurse']")
             return ()
-        found.append((names, right.strip()))
-    return tuple(found)
+        rules.append((names, right.strip()))
+    return tuple(rules)
 
 
 def _column(table: str, name: str, raw: Any, problems: list[str]) -> Column:
-    place = f"{table}.{name}"
-    words = _words("column", place, raw, problems)
+    label = f"{table}.{name}"
+    words = _words("column", label, raw, problems)
     kind, bounds, categories = words.get("type", "(none)"), words.get("bounds"), words.get("categories")
     if isinstance(bounds, list | tuple):
         bounds = tuple(_bound(kind, bound) for bound in bounds)
     if isinstance(categories, list | tuple):
         categories = tuple(categories)
-    nullable = _truth(f"{place}: nullable", words.get("nullable", True), problems)
+    nullable = _truth(f"{label}: nullable", words.get("nullable", True), problems)
     confirmed = words.get("confirm", "confirmed") == "confirmed"
     return Column(name, kind, bounds, categories, nullable, confirmed)
 
@@ -210,8 +210,8 @@ def _column(table: str, name: str, raw: Any, problems: list[str]) -> Column:
 def _bound(kind: object, raw: Any) -> Bound:
     """Return a bound in the Python type of the column; an unreadable one is unchanged, for the schema to report."""
     try:
-        if kind == "integer" and (whole := rational(raw)).denominator == 1:
-            return int(whole)
+        if kind == "integer" and (number := rational(raw)).denominator == 1:
+            return int(number)
         if kind == "real":
             return float(rational(raw))
         if kind == "date" and isinstance(raw, str):
@@ -224,9 +224,9 @@ def _bound(kind: object, raw: Any) -> Bound:
     return raw  # type: ignore[no-any-return]
 
 
-def _truth(place: str, raw: Any, problems: list[str]) -> bool:
+def _truth(label: str, raw: Any, problems: list[str]) -> bool:
     if not isinstance(raw, bool):
-        problems.append(f"{place}: write true or false")
+        problems.append(f"{label}: write true or false")
     return raw is True
 
 

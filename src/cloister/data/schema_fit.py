@@ -77,24 +77,28 @@ def fit_of(source: object, schema: Schema, **limits: Any) -> tuple[TableFit, ...
     """
     tables = open_tables(source, schema, **limits)
     try:
-        return tuple(_table(tables, known) for known in schema.tables.values())
+        return tuple(_table(tables, table) for table in schema.tables.values())
     finally:
         tables.close()
 
 
-def _table(tables: Tables, known: Table) -> TableFit:
+def _table(tables: Tables, table: Table) -> TableFit:
     engine = tables.engine
     say = dialect_of(engine.dialect)
-    declared = {name: found for name, kind in engine.columns(known.name).items() if (found := family(kind, say))}
-    (rows,) = _numbers(engine, ["COUNT(*)"], f"FROM {engine.place(known.name)}")
-    (read,) = _numbers(engine, ["COUNT(*)"], _from(tables.view(known.name).sql(engine.dialect), known.name, engine))
+    declared = {
+        name: column_family for name, kind in engine.columns(table.name).items() if (column_family := family(kind, say))
+    }
+    (rows,) = _numbers(engine, ["COUNT(*)"], f"FROM {engine.place(table.name)}")
+    (read,) = _numbers(engine, ["COUNT(*)"], _from(tables.view(table.name).sql(engine.dialect), table.name, engine))
     named = rows
-    if known.unit is not None:
+    if table.unit is not None:
         (named,) = _numbers(
-            engine, ["COUNT(*)"], _from(tables.view(known.name, ()).sql(engine.dialect), known.name, engine)
+            engine, ["COUNT(*)"], _from(tables.view(table.name, ()).sql(engine.dialect), table.name, engine)
         )
-    columns = tuple(_column(engine, known.name, one, declared[one.name], rows) for one in known.columns.values())
-    return TableFit(known.name, rows, read, rows - named, columns)
+    columns = tuple(
+        _column(engine, table.name, column, declared[column.name], rows) for column in table.columns.values()
+    )
+    return TableFit(table.name, rows, read, rows - named, columns)
 
 
 def _column(engine: Engine, table: str, column: Column, declared: Family, rows: int) -> ColumnFit:
@@ -107,8 +111,8 @@ def _column(engine: Engine, table: str, column: Column, declared: Family, rows: 
             view(alone, {column.name: declared}, engine.place(table), engine.dialect).sql(engine.dialect), table, engine
         )
 
-    there = f"NULLIF({say.trimmed(x)}, '')" if declared == "text" else x
-    (given,) = _numbers(engine, [f"COUNT({there})"], f"FROM {engine.place(table)}")
+    trimmed = f"NULLIF({say.trimmed(x)}, '')" if declared == "text" else x
+    (non_null,) = _numbers(engine, [f"COUNT({trimmed})"], f"FROM {engine.place(table)}")
     typed = seen(Column(column.name, column.type))
     counts = [f"COUNT({x})"]
     if column.bounds is not None:
@@ -119,13 +123,13 @@ def _column(engine: Engine, table: str, column: Column, declared: Family, rows: 
     if column.categories is not None:
         unknown = readable - _numbers(engine, [f"COUNT({x})"], seen(column))[0]
         listed = ", ".join(map(say.constant, column.categories))
-        found = engine.run(
+        result = engine.run(
             f"SELECT {x} AS a, COUNT(*) AS b {typed} WHERE {x} NOT IN ({listed}) "
             f"GROUP BY {x} ORDER BY COUNT(*) DESC, {x} LIMIT {_MOST_NAMED}"
         )
-        named = [(row["a"], int(row["b"])) for row in found.to_pylist()]
+        named = [(row["a"], int(row["b"])) for row in result.to_pylist()]
     below, above = beyond or (0, 0)
-    return ColumnFit(column, rows - given, max(0, given - readable), unknown, tuple(named), below, above)
+    return ColumnFit(column, rows - non_null, max(0, non_null - readable), unknown, tuple(named), below, above)
 
 
 def _from(sql: str, table: str, engine: Engine) -> str:
@@ -133,8 +137,8 @@ def _from(sql: str, table: str, engine: Engine) -> str:
 
 
 def _numbers(engine: Engine, counts: Sequence[str], rows: str) -> list[int]:
-    asked = ", ".join(f"{count} AS c{number}" for number, count in enumerate(counts))
-    return [int(value) for value in engine.run(f"SELECT {asked} {rows}").to_pylist()[0].values()]
+    columns = ", ".join(f"{count} AS c{number}" for number, count in enumerate(counts))
+    return [int(value) for value in engine.run(f"SELECT {columns} {rows}").to_pylist()[0].values()]
 
 
 def fit_text(tables: Sequence[TableFit]) -> str:
@@ -144,7 +148,7 @@ def fit_text(tables: Sequence[TableFit]) -> str:
 
 def fit_lines(tables: Sequence[TableFit], *, values: bool = True) -> list[str]:
     """Return the counts in words, a line for each column that does not fit; without `values`, no value is quoted."""
-    return [line for one in tables for line in _table_lines(one, values)]
+    return [line for table in tables for line in _table_lines(table, values)]
 
 
 def _table_lines(table: TableFit, values: bool) -> Iterator[str]:
@@ -154,24 +158,24 @@ def _table_lines(table: TableFit, values: bool) -> Iterator[str]:
     if table.nobody:
         yield f"  {table.nobody:,} rows name no unit and are left out"
     fitting = 0
-    for one in table.columns:
-        if one.fits:
+    for fit in table.columns:
+        if fit.fits:
             fitting += 1
         else:
-            yield f"  {one.column.name}: {'; '.join(_column_parts(one, values))}"
+            yield f"  {fit.column.name}: {'; '.join(_column_parts(fit, values))}"
     yield f"  {fitting} of {len(table.columns)} columns are read as they stand"
 
 
-def _column_parts(one: ColumnFit, values: bool) -> Iterator[str]:
-    if one.lost:
-        yield f"{one.lost:,} rows left out, since it is not nullable"
-    if one.missing and one.lost:
-        yield f"{one.missing:,} missing"
-    if one.unreadable:
-        yield f"{one.unreadable:,} do not read as {one.column.type}"
-    if one.unknown:
-        told = ", ".join(f"{value!r:.40} ({count:,})" for value, count in one.named)
-        yield f"{one.unknown:,} outside the categories{f': {told}' if values else ''}"
-    if one.below or one.above:
-        low, high = one.column.bounds or (None, None)
-        yield f"{one.below + one.above:,} clipped, {one.below:,} below {low} and {one.above:,} above {high}"
+def _column_parts(fit: ColumnFit, values: bool) -> Iterator[str]:
+    if fit.lost:
+        yield f"{fit.lost:,} rows left out, since it is not nullable"
+    if fit.missing and fit.lost:
+        yield f"{fit.missing:,} missing"
+    if fit.unreadable:
+        yield f"{fit.unreadable:,} do not read as {fit.column.type}"
+    if fit.unknown:
+        examples = ", ".join(f"{value!r:.40} ({count:,})" for value, count in fit.named)
+        yield f"{fit.unknown:,} outside the categories{f': {examples}' if values else ''}"
+    if fit.below or fit.above:
+        low, high = fit.column.bounds or (None, None)
+        yield f"{fit.below + fit.above:,} clipped, {fit.below:,} below {low} and {fit.above:,} above {high}"

@@ -194,11 +194,11 @@ class Sums:
     def sets_sql(self, dialect: str, sets: Sequence[Sequence[int]]) -> str:
         """Return one statement for several choices of keys, given by index: the weights of units are computed once."""
         names = [dialect_of(dialect).name(internal(f"k{i}")) for i in range(len(self.keys))]
-        listed = ", ".join(f"({', '.join(names[i] for i in one)})" for one in sets)
+        listed = ", ".join(f"({', '.join(names[i] for i in members)})" for members in sets)
         which = [f"GROUPING({name}) AS {dialect_of(dialect).name(internal(f'g{i}'))}" for i, name in enumerate(names)]
         return self._statement(dialect, [*names, *which], f" GROUP BY GROUPING SETS ({listed})")
 
-    def _statement(self, dialect: str, shown: Sequence[str], grouped: str) -> str:
+    def _statement(self, dialect: str, columns: Sequence[str], grouped: str) -> str:
         say = dialect_of(dialect)
         keys = [exp.alias_(key.sql, internal(f"k{i}"), quoted=True) for i, key in enumerate(self.keys)]
         values = [exp.alias_(value.sql, internal(f"v{i}"), quoted=True) for i, value in enumerate(self.values)]
@@ -211,15 +211,15 @@ class Sums:
             total = self.values[i].total(say.name(internal(f"v{i}")), weight, dialect)
             sums.append(f"{total} AS {say.name(internal(f's{i}'))}")
         # Read rows twice instead of copying them, unless units would have to be joined twice. Spark decides by itself.
-        kept = "" if dialect == "spark" or _joins_people(rows) else "NOT MATERIALIZED "
-        parts = [f"{say.name(internal('rows'))} AS {kept}({rows.sql(dialect, identify=True)})"]
+        hint = "" if dialect == "spark" or _joins_people(rows) else "NOT MATERIALIZED "
+        parts = [f"{say.name(internal('rows'))} AS {hint}({rows.sql(dialect, identify=True)})"]
         if self.max_rows is not None:
             parts.append(f"{say.name(internal('heavy'))} AS ({_heavy(self.max_rows, say)})")
-        return f"WITH {', '.join(parts)} SELECT {', '.join([*shown, *sums])} FROM {source}{grouped}"  # noqa: S608
+        return f"WITH {', '.join(parts)} SELECT {', '.join([*columns, *sums])} FROM {source}{grouped}"  # noqa: S608
 
     def _weight(self, say: Dialect) -> tuple[str | None, str]:
         """Return the weight of a row, and the FROM clause that has it."""
-        rows, heavy, count = (say.name(internal(one)) for one in ("rows", "heavy", "held"))
+        rows, heavy, count = (say.name(internal(name)) for name in ("rows", "heavy", "held"))
         if self.max_rows is None:
             return None, rows
         most = say.constant(float(WEIGHT * self.max_rows))
@@ -241,8 +241,8 @@ class Sums:
         Privacy: reads rows. The caller has charged for it. The sensitivity holds for each choice.
         """
         return [
-            spread(found, keys, math.prod(len(key.values) for key in keys), self._names)
-            for keys, found in self._each(engine, sets)
+            spread(result, keys, math.prod(len(key.values) for key in keys), self._names)
+            for keys, result in self._each(engine, sets)
         ]
 
     def run_occupied(self, engine: Engine, sets: Sequence[Sequence[int]]) -> list[tuple[NDArray[Any], NDArray[Any]]]:
@@ -253,11 +253,11 @@ class Sums:
         Privacy: as `run_sets`. The set of groups with rows is as secret as the rows.
         """
         answers = []
-        for keys, found in self._each(engine, sets):
-            place, known = _places(found, keys)
-            numbers = integers(found.column(self._names[0]))[known]
-            order = np.argsort(place[known], kind="stable")
-            answers.append((place[known][order], numbers[order]))
+        for keys, result in self._each(engine, sets):
+            index, listed = _places(result, keys)
+            numbers = integers(result.column(self._names[0]))[listed]
+            order = np.argsort(index[listed], kind="stable")
+            answers.append((index[listed][order], numbers[order]))
         return answers
 
     def _each(self, engine: Engine, sets: Sequence[Sequence[int]]) -> Iterator[tuple[tuple[GroupKey, ...], pa.Table]]:
@@ -266,13 +266,13 @@ class Sums:
             yield self.keys, engine.run(self.sql(engine.dialect))
             return
         table = engine.run(self.sets_sql(engine.dialect, sets))
-        told = np.array([integers(table.column(internal(f"g{i}"))) for i in range(len(self.keys))])
-        for one in sets:
-            left_out = np.array([[0 if i in one else 1] for i in range(len(self.keys))])
-            some = table.filter(pa.array((told == left_out).all(axis=0)))
-            columns = [*(some.column(internal(f"k{i}")) for i in one), *(some.column(name) for name in self._names)]
-            named = pa.table(columns, names=[*(internal(f"k{i}") for i in range(len(one))), *self._names])
-            yield tuple(self.keys[i] for i in one), named
+        grouping = np.array([integers(table.column(internal(f"g{i}"))) for i in range(len(self.keys))])
+        for members in sets:
+            left_out = np.array([[0 if i in members else 1] for i in range(len(self.keys))])
+            some = table.filter(pa.array((grouping == left_out).all(axis=0)))
+            columns = [*(some.column(internal(f"k{i}")) for i in members), *(some.column(name) for name in self._names)]
+            named = pa.table(columns, names=[*(internal(f"k{i}") for i in range(len(members))), *self._names])
+            yield tuple(self.keys[i] for i in members), named
 
     @property
     def _names(self) -> tuple[str, ...]:
@@ -281,29 +281,29 @@ class Sums:
 
 def spread(table: pa.Table, keys: Sequence[GroupKey], cells: int, names: Sequence[str]) -> list[NDArray[Any]]:
     """Return columns of a result, one entry per group in the order of the keys' values; groups without rows are 0."""
-    place, known = _places(table, keys)
+    index, listed = _places(table, keys)
     answers = []
     for name in names:
-        numbers = integers(table.column(name))[known]
+        numbers = integers(table.column(name))[listed]
         answer = np.zeros(cells, dtype=numbers.dtype)
-        answer[place[known]] = numbers
+        answer[index[listed]] = numbers
         answers.append(answer)
     return answers
 
 
 def _places(table: pa.Table, keys: Sequence[GroupKey]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the group index of each line of a result, and whether the group is a listed one."""
-    place, known = np.zeros(table.num_rows, dtype=np.int64), np.ones(table.num_rows, dtype=bool)
+    index, listed = np.zeros(table.num_rows, dtype=np.int64), np.ones(table.num_rows, dtype=bool)
     for i, key in enumerate(keys):
-        code, found = _codes(table.column(internal(f"k{i}")), key)
-        place = place * len(key.values) + code
-        known &= found
-    return place, known
+        code, inside = _codes(table.column(internal(f"k{i}")), key)
+        index = index * len(key.values) + code
+        listed &= inside
+    return index, listed
 
 
 def _joins_people(rows: exp.Select) -> bool:
     """Return True if private tables are joined, which is by their units."""
-    return any(one.name == UNIT for join in rows.find_all(exp.Join) for one in join.find_all(exp.Column))
+    return any(column.name == UNIT for join in rows.find_all(exp.Join) for column in join.find_all(exp.Column))
 
 
 def named(query: exp.Query, name: str) -> exp.Subquery:
@@ -325,16 +325,16 @@ def integers(column: pa.ChunkedArray) -> NDArray[Any]:
         low, high = halves[0::2], halves[1::2]
         if (high == low >> np.int64(63)).all():
             return low.copy()
-    return np.array([int(one) for one in array.to_pylist()], dtype=object)
+    return np.array([int(number) for number in array.to_pylist()], dtype=object)
 
 
 def _codes(column: pa.ChunkedArray, key: GroupKey) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Return the index of each value in the key's list, and whether it is in the list."""
     if isinstance(key.values, range) and key.values.step == 1:
-        known = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), dtype=bool)
-        place = np.asarray(pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)) - key.values.start
-        inside = known & (place >= 0) & (place < len(key.values))
-        return np.where(inside, place, 0), inside
+        present = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), dtype=bool)
+        index = np.asarray(pc.fill_null(column.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)) - key.values.start
+        inside = present & (index >= 0) & (index < len(key.values))
+        return np.where(inside, index, 0), inside
     kinds = {
         "integer": pa.int64(),
         "text": pa.string(),
@@ -345,9 +345,9 @@ def _codes(column: pa.ChunkedArray, key: GroupKey) -> tuple[NDArray[np.int64], N
     }
     values = [value + 0.0 if isinstance(value, float) else value for value in key.values]
     listed = pa.array(values, type=kinds[key.type])
-    place = pc.index_in(column.cast(kinds[key.type]), value_set=listed)
-    found = np.asarray(pc.is_valid(place).to_numpy(zero_copy_only=False), dtype=bool)
-    return np.asarray(pc.fill_null(place, 0).to_numpy(zero_copy_only=False), dtype=np.int64), found
+    index = pc.index_in(column.cast(kinds[key.type]), value_set=listed)
+    in_list = np.asarray(pc.is_valid(index).to_numpy(zero_copy_only=False), dtype=bool)
+    return np.asarray(pc.fill_null(index, 0).to_numpy(zero_copy_only=False), dtype=np.int64), in_list
 
 
 def _heavy(max_rows: int, say: Dialect) -> str:
@@ -367,8 +367,8 @@ def _total(summed: str | None, dialect: str) -> str:
 
 
 def one_of_values(column: exp.Expression, values: Sequence[Any]) -> Any:
-    known = [value for value in values if value is not None]
-    test: Any = exp.In(this=column, expressions=[literal(value) for value in known]) if known else exp.false()
+    present = [value for value in values if value is not None]
+    test: Any = exp.In(this=column, expressions=[literal(value) for value in present]) if present else exp.false()
     if None in values:
         test = exp.or_(test, exp.Is(this=column.copy(), expression=exp.Null()))
     return test

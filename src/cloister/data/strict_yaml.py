@@ -64,7 +64,7 @@ def parse(text: str, *, fast: bool = True) -> YamlValue | None:
     Raises:
         YamlProblem: it is not YAML, or more than plain YAML.
     """
-    found: YamlValue | None = None
+    document: YamlValue | None = None
     begun = False
     try:
         events = yaml.parse(text, Loader=_FAST if fast else yaml.SafeLoader)
@@ -75,11 +75,11 @@ def parse(text: str, *, fast: bool = True) -> YamlValue | None:
                     raise YamlProblem("documents", mark.line + 1)
                 begun = True
             elif isinstance(event, yaml.NodeEvent):
-                found = _value(event, events, 1)
+                document = _value(event, events, 1)
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         mark = getattr(error, "problem_mark", None)
         raise YamlProblem("syntax", None if mark is None else mark.line + 1) from None
-    return found
+    return document
 
 
 def _value(event: Any, events: Iterator[Any], depth: int) -> YamlValue:
@@ -91,7 +91,7 @@ def _value(event: Any, events: Iterator[Any], depth: int) -> YamlValue:
     if depth > MOST_DEPTH:
         raise YamlProblem("depth", line)
     if isinstance(event, yaml.SequenceStartEvent):
-        items = [_value(one, events, depth + 1) for one in _until(yaml.SequenceEndEvent, events)]
+        items = [_value(child, events, depth + 1) for child in _until(yaml.SequenceEndEvent, events)]
         return YamlValue(items, "list", line, event.tag)
     pairs = [
         (_value(key, events, depth + 1), _value(next(events), events, depth + 1))

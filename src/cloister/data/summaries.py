@@ -62,7 +62,7 @@ class Summary:
     @property
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the table of counts."""
-        return tuple(len(one.labels) for one in self.axes)
+        return tuple(len(axis.labels) for axis in self.axes)
 
 
 def counts(tables: Tables, table: str) -> Summary:
@@ -81,7 +81,7 @@ def marginal(tables: Tables, table: str, columns: Sequence[str], bins: int = 32)
     A unit changes all cells together by at most its capped number of rows (L1, and L2 too).
     """
     axes = tuple(axis(_column(tables, table, name), bins) for name in columns)
-    return Summary(_sums(tables, table, columns, tuple(one.key for one in axes), ()), axes)
+    return Summary(_sums(tables, table, columns, tuple(axis.key for axis in axes), ()), axes)
 
 
 def sums(tables: Tables, table: str, columns: Sequence[str]) -> Summary:
@@ -119,10 +119,10 @@ def axis(column: Column, bins: int) -> Axis:
         raise BadSchema(f"{column.name} has no public values to count by. Give it categories or bounds in the schema.")
     low, width = _ends(column)[0], _width(column) / bins
     moved = _away(as_double(sql), low, width)
-    place = exp.Floor(this=exp.Mul(this=moved, expression=literal(1 / width)))
-    last = exp.GT(this=place, expression=literal(float(bins - 1)))
+    index = exp.Floor(this=exp.Mul(this=moved, expression=literal(1 / width)))
+    last = exp.GT(this=index, expression=literal(float(bins - 1)))
     number = exp.Cast(
-        this=exp.Case(ifs=[exp.If(this=last, true=literal(float(bins - 1)))], default=place.copy()),
+        this=exp.Case(ifs=[exp.If(this=last, true=literal(float(bins - 1)))], default=index.copy()),
         to=exp.DataType.build("BIGINT"),
     )
     labels = tuple((low + i * width, low + (i + 1) * width) for i in range(bins))
@@ -132,25 +132,25 @@ def axis(column: Column, bins: int) -> Axis:
 def _sums(
     tables: Tables, table: str, columns: Sequence[str], keys: tuple[GroupKey, ...], values: tuple[Value, ...]
 ) -> Sums:
-    known = tables.schema.tables[table]
-    if known.public:
+    facts = tables.schema.tables[table]
+    if facts.public:
         raise BadSchema(f"{table} is public: read it directly.")
     view = exp.Subquery(
         this=tables.view(table, tuple(dict.fromkeys(columns))),
         alias=exp.TableAlias(this=exp.to_identifier(table, quoted=True)),
     )
     rows = exp.select().from_(view)
-    if known.unit is None:
+    if facts.unit is None:
         return Sums(rows, keys, values, None)
-    most = min(tables.schema.unit.max_rows, known.max_rows or tables.schema.unit.max_rows)
+    most = min(tables.schema.unit.max_rows, facts.max_rows or tables.schema.unit.max_rows)
     return Sums(rows.select(exp.column(UNIT, quoted=True)), keys, values, most)
 
 
 def _column(tables: Tables, table: str, name: str) -> Column:
-    found = tables.schema.tables.get(table)
-    if found is None or name not in found.columns:
+    facts = tables.schema.tables.get(table)
+    if facts is None or name not in facts.columns:
         raise BadSchema(f"there is no column {table}.{name} in the schema.")
-    return found.columns[name]
+    return facts.columns[name]
 
 
 def _scaled(column: Column) -> exp.Expression:

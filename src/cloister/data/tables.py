@@ -56,16 +56,16 @@ class Tables:
             columns: the columns needed, to shorten the statement; by default all. A row with NULL in one of them that
                 is not nullable is left out.
         """
-        known = self.schema.tables[table]
-        kept = {name: column for name, column in known.columns.items() if columns is None or name in columns}
-        families, place = self._families[table], self.engine.place(table)
-        return view(replace(known, columns=kept), families, place, self.engine.dialect, self.unit_as_text)
+        facts = self.schema.tables[table]
+        selected = {name: column for name, column in facts.columns.items() if columns is None or name in columns}
+        families, source = self._families[table], self.engine.place(table)
+        return view(replace(facts, columns=selected), families, source, self.engine.dialect, self.unit_as_text)
 
     def decimals(self, table: str) -> dict[str, int]:
         """Return the number of decimal places of each column whose declared type states it."""
         say = dialect_of(self.engine.dialect)
-        found = {name: decimals(kind, say) for name, kind in self.engine.columns(table).items()}
-        return {name: digits for name, digits in found.items() if digits is not None}
+        scales = {name: decimals(kind, say) for name, kind in self.engine.columns(table).items()}
+        return {name: digits for name, digits in scales.items() if digits is not None}
 
     def identity(self, table: str) -> str:
         """Return a digest of the public facts that decide how a table's rows are read and to which unit they belong.
@@ -73,10 +73,13 @@ class Tables:
         Two states of a schema with equal digests read rows identically. Sizes and rules for synthetic rows are
         excluded: no statement reads them.
         """
-        known = self.schema.tables[table]
-        columns = [(one.name, one.type, one.bounds, one.categories, one.nullable) for one in known.columns.values()]
+        facts = self.schema.tables[table]
+        columns = [
+            (column.name, column.type, column.bounds, column.categories, column.nullable)
+            for column in facts.columns.values()
+        ]
         return fingerprint(
-            repr((known.name, known.unit, known.max_rows, known.public, self.schema.unit, sorted(columns)))
+            repr((facts.name, facts.unit, facts.max_rows, facts.public, self.schema.unit, sorted(columns)))
         )
 
     def again(self) -> "Tables":
@@ -118,7 +121,7 @@ def open_tables(
     for table in schema.tables.values():
         declared = engine.columns(table.name)
         families[table.name] = {
-            name: found for name, kind in declared.items() if (found := family(kind, say)) is not None
+            name: column_family for name, kind in declared.items() if (column_family := family(kind, say)) is not None
         }
         problems += _cut_names(table, say) or _mismatches(table, declared, families[table.name])
     if problems:
@@ -145,13 +148,13 @@ def _mismatches(table: Table, declared: Mapping[str, str], families: Mapping[str
     wanted = {column.name: (column.type, readable(column.type)) for column in table.columns.values()}
     if table.unit is not None:
         wanted = {table.unit: ("unit", unit_families()), **wanted}  # type: ignore[dict-item]
-    found = []
+    problems = []
     for name, (kind, possible) in wanted.items():
         if name not in declared:
-            found.append(f"there is no column {table.name}.{name} in the source")
+            problems.append(f"there is no column {table.name}.{name} in the source")
         elif families.get(name) not in possible:
-            found.append(f"{table.name}.{name} is declared {declared[name]:.60}, which cannot be read as {kind}")
-    return found
+            problems.append(f"{table.name}.{name} is declared {declared[name]:.60}, which cannot be read as {kind}")
+    return problems
 
 
 def open_engine(
@@ -170,7 +173,7 @@ def open_engine(
     if _home(source) == "pyspark" and hasattr(source, "catalog"):
         source = _session_tables(source, schema)
     named = source if isinstance(source, Mapping) else {_only_name(source, schema): source}
-    spark = [_home(one) == "pyspark" for one in named.values()]
+    spark = [_home(table) == "pyspark" for table in named.values()]
     if not named or any(spark) != all(spark):
         raise BadSource("a dict names one or more tables, all in Spark or none of them. Save the others to Parquet.")
     if all(spark):
@@ -221,18 +224,18 @@ def _duckdb(
 
     engine = DuckDB(memory, threads, spill=spill)
     try:
-        for name, one in named.items():
+        for name, source in named.items():
             table = None if schema is None else schema.tables.get(name)
-            if _home(one) == "pyarrow" and is_dataset(one):
-                engine.add_dataset(name, one, table)
-            elif _home(one) in _FRAMES:
-                engine.add_arrow(name, _arrow(one, table), table)
-            elif isinstance(one, PinnedTable):
-                engine.add_pinned(name, one, table)
-            elif isinstance(one, str | os.PathLike):
-                _add_file(engine, name, Path(one), table)
+            if _home(source) == "pyarrow" and is_dataset(source):
+                engine.add_dataset(name, source, table)
+            elif _home(source) in _FRAMES:
+                engine.add_arrow(name, _arrow(source, table), table)
+            elif isinstance(source, PinnedTable):
+                engine.add_pinned(name, source, table)
+            elif isinstance(source, str | os.PathLike):
+                _add_file(engine, name, Path(source), table)
             else:
-                raise BadSource(f"a {type(one).__name__} cannot be opened. See `help(cloister.data.open_tables)`.")
+                raise BadSource(f"a {type(source).__name__} cannot be opened. See `help(cloister.data.open_tables)`.")
         engine.seal()
     except BaseException:
         engine.close()
@@ -260,16 +263,16 @@ def _arrow(frame: Any, table: Table | None) -> "pa.Table":
     import pyarrow as pa
 
     if isinstance(frame, pa.Table):
-        given = {name: frame.column(name) for name in _wanted(frame.column_names, table)}
+        columns = {name: frame.column(name) for name in _wanted(frame.column_names, table)}
     elif _home(frame) == "polars" and hasattr(frame, "to_arrow") and hasattr(frame, "columns"):
-        given = {name: pa.chunked_array(frame.get_column(name).to_arrow()) for name in _wanted(frame.columns, table)}
+        columns = {name: pa.chunked_array(frame.get_column(name).to_arrow()) for name in _wanted(frame.columns, table)}
     elif _home(frame) == "pandas" and hasattr(frame, "columns"):
         if table is not None:
             refuse_coarse(table, frame)
-        given = {name: from_pandas(frame[name], _kind(name, table)) for name in _wanted(list(frame.columns), table)}
+        columns = {name: from_pandas(frame[name], _kind(name, table)) for name in _wanted(list(frame.columns), table)}
     else:
         raise BadSource(f"a {type(frame).__name__} is no table. Give a pandas or polars DataFrame or an Arrow table.")
-    return pa.table({name: _valid(name, column) for name, column in given.items()})
+    return pa.table({name: _valid(name, column) for name, column in columns.items()})
 
 
 def _kind(name: str, table: Table | None) -> str | None:
@@ -301,10 +304,10 @@ def _valid(name: str, column: Any) -> Any:
     if column.type == pa.string_view():
         column = column.cast(pa.large_binary()).cast(pa.large_string(), safe=False)
     if pa.types.is_timestamp(column.type) and column.type.unit in ("s", "ms"):
-        whole, most = column.cast(pa.int64()), 2**62 // (10**6 if column.type.unit == "s" else 10**3)
-        fits = pc.and_(pc.greater(whole, -most), pc.less(whole, most))
-        kept = pc.if_else(fits, whole, pa.scalar(None, pa.int64())).cast(column.type)
-        return kept.cast(pa.timestamp("us", column.type.tz))
+        ticks, most = column.cast(pa.int64()), 2**62 // (10**6 if column.type.unit == "s" else 10**3)
+        fits = pc.and_(pc.greater(ticks, -most), pc.less(ticks, most))
+        valid = pc.if_else(fits, ticks, pa.scalar(None, pa.int64())).cast(column.type)
+        return valid.cast(pa.timestamp("us", column.type.tz))
     if pa.types.is_null(column.type):  # frames infer this type from values, so it must not decide what can be read
         return column.cast(pa.string())
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):

@@ -172,8 +172,8 @@ def _day_of(t: str, say: Dialect) -> str:
     if say.dialect != "postgres":
         return say.safe(head, "DATE")
     year, month, day = (f"CAST(SUBSTRING({t}, {start}, {length}) AS INT)" for start, length in ((1, 4), (6, 2), (9, 2)))
-    found = f"(MAKE_DATE({year}, {month}, 1) + ({day} - 1))"
-    return f"CASE WHEN EXTRACT(MONTH FROM {found}) = {month} THEN {found} END"
+    date = f"(MAKE_DATE({year}, {month}, 1) + ({day} - 1))"
+    return f"CASE WHEN EXTRACT(MONTH FROM {date}) = {month} THEN {date} END"
 
 
 def _moment(x: str, say: Dialect) -> str:
@@ -198,10 +198,10 @@ def _moment_from_text(x: str, say: Dialect) -> str:
     t = say.trimmed(x)
     if say.dialect == "postgres":
         clock = f"COALESCE(NULLIF({say.trimmed(f'SUBSTRING({t}, 12)', 'Z')}, ''), '00:00')"
-        found = f"({_day_of(t, say)} + CAST({clock} AS TIME))"
+        moment = f"({_day_of(t, say)} + CAST({clock} AS TIME))"
     else:
-        found = say.safe(say.trimmed(t, "Z"), say.moment)
-    return f"CASE WHEN {say.is_like(t, _MOMENT)} THEN {found} END"
+        moment = say.safe(say.trimmed(t, "Z"), say.moment)
+    return f"CASE WHEN {say.is_like(t, _MOMENT)} THEN {moment} END"
 
 
 _READ: Mapping[str, Mapping[str, Callable[[str, Dialect], str]]] = {
@@ -275,13 +275,13 @@ def _unit(declared: Family, name: str, as_text: bool, say: Dialect) -> str:
     """Return the id, one value per person in all tables. Numbers that are not whole, or do not fit, become NULL."""
     if is_text(declared):
         return _text(say.name(name), say)
-    whole = read("integer", declared, name, say)
+    integer = read("integer", declared, name, say)
     if declared != "integer":
         # Beyond 2^53 two ids may be one double: they become NULL rather than identify two people.
         low, high = (-(2**53), 2**53) if declared == "float" else (_LEAST, _MOST)
-        fits = f"{whole} > {say.constant(low)} AND {whole} < {say.constant(high)}"
-        whole = f"CASE WHEN {fits} THEN {whole} END"
-    return _text(whole, say) if as_text else whole
+        fits = f"{integer} > {say.constant(low)} AND {integer} < {say.constant(high)}"
+        integer = f"CASE WHEN {fits} THEN {integer} END"
+    return _text(integer, say) if as_text else integer
 
 
 def frame_columns(table: Table, declared: Mapping[str, Family], say: Dialect) -> dict[str, str]:
@@ -290,18 +290,18 @@ def frame_columns(table: Table, declared: Mapping[str, Family], say: Dialect) ->
     Frames infer types from values: one missing number turns integers into doubles. Read this way, the types of a view
     do not depend on rows. A column from which no value can be read is unchanged, to be refused later.
     """
-    found = {name: say.name(name) for name in declared}
+    expressions = {name: say.name(name) for name in declared}
     for column in table.columns.values():
-        known = declared.get(column.name)
-        if known is not None and known != column.type:
-            made = _FROM_FRAME.get((column.type, known))
-            if made is None and known in _READ[column.type]:
-                made = _READ[column.type][known]
-            if made is not None:
-                found[column.name] = made(say.name(column.name), say)
+        family = declared.get(column.name)
+        if family is not None and family != column.type:
+            convert = _FROM_FRAME.get((column.type, family))
+            if convert is None and family in _READ[column.type]:
+                convert = _READ[column.type][family]
+            if convert is not None:
+                expressions[column.name] = convert(say.name(column.name), say)
     if table.unit is not None and declared.get(table.unit) in ("integer", "wide", "float"):
-        found[table.unit] = _unit(declared[table.unit], table.unit, False, say)
-    return found
+        expressions[table.unit] = _unit(declared[table.unit], table.unit, False, say)
+    return expressions
 
 
 def file_columns(table: Table, declared: Mapping[str, Family], say: Dialect) -> dict[str, str]:
@@ -311,12 +311,12 @@ def file_columns(table: Table, declared: Mapping[str, Family], say: Dialect) -> 
     another file, which fails for a date beyond TIMESTAMP and a TIMESTAMP beyond nanoseconds. A column that cannot be
     read, and ids, are unchanged.
     """
-    found = {name: say.name(name) for name in declared}
+    expressions = {name: say.name(name) for name in declared}
     for column in table.columns.values():
-        made = _READ[column.type].get(declared.get(column.name, ""))
-        if made is not None and made is not _text:  # text is one type in all files
-            found[column.name] = made(say.name(column.name), say)
-    return found
+        convert = _READ[column.type].get(declared.get(column.name, ""))
+        if convert is not None and convert is not _text:  # text is one type in all files
+            expressions[column.name] = convert(say.name(column.name), say)
+    return expressions
 
 
 def _empty(kind: str) -> Callable[[str, Dialect], str]:
@@ -348,7 +348,7 @@ def view(
     """
     say = dialect_of(dialect)
     columns = list(table.columns.values())
-    inner = [f"{_read_column(one, declared[one.name], say)} AS {say.name(one.name)}" for one in columns]
+    inner = [f"{_read_column(column, declared[column.name], say)} AS {say.name(column.name)}" for column in columns]
     outer = [f"{_clip(column, say)} AS {say.name(column.name)}" for column in columns]
     present = [column.name for column in columns if not column.nullable]
     if table.unit is not None:
@@ -366,7 +366,9 @@ def view(
 def _without_null(sql: str, present: Sequence[str], alias: str, say: Dialect) -> str:
     if not present:
         return sql
-    return f"SELECT * FROM ({sql}) AS {alias} WHERE " + " AND ".join(f"{say.name(one)} IS NOT NULL" for one in present)  # noqa: S608
+    return f"SELECT * FROM ({sql}) AS {alias} WHERE " + " AND ".join(  # noqa: S608
+        f"{say.name(name)} IS NOT NULL" for name in present
+    )
 
 
 def _parsed(sql: str, dialect: str) -> exp.Select:

@@ -412,10 +412,10 @@ class LookFailed(OwnerOnly):
 
 def catalogue() -> Iterator[type[CloisterError]]:
     """Yield every error that has a code, in the order of the codes."""
-    found, rest = [], [CloisterError]
+    kinds, rest = [], [CloisterError]
     while rest:
         kind = rest.pop()
         rest.extend(kind.__subclasses__())
         if kind.code:
-            found.append(kind)
-    return iter(sorted(found, key=lambda kind: kind.code))
+            kinds.append(kind)
+    return iter(sorted(kinds, key=lambda kind: kind.code))

@@ -75,7 +75,9 @@ class PrivacyFilter:
 
     def facts(self) -> tuple[list[dict[str, str]], str]:
         """Return the steps for a receipt, equal ones grouped, and the hash of all released values."""
-        steps = [{"mechanism": name, **dict(told), "times": str(n)} for (name, told), n in self._steps.items()]
+        steps = [
+            {"mechanism": name, **dict(parameters), "times": str(n)} for (name, parameters), n in self._steps.items()
+        ]
         return steps, fingerprint("\n".join(self._answers))
 
 
@@ -118,7 +120,7 @@ def release_steps(
             owner_detail=getattr(error, "owner_detail", "") or f"{type(error).__name__}: {error}",
         ) from None
     entry = charge.commit()
-    told, answer = meter.facts()
+    parameters, answer = meter.facts()
     receipt = Receipt.of_charge(
         charge,
         entry,
@@ -126,7 +128,7 @@ def release_steps(
         request=request,
         unit=unit,
         data_version=data_version,
-        parameters=told,
+        parameters=parameters,
         loss=prices[0],
         answer=answer,
         private=source.private and private,

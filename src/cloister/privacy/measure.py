@@ -99,7 +99,7 @@ def measure_all(
     if not mechanisms or not accounts:
         raise BadInput("a release needs at least one mechanism and one account.")
     source = source or SYSTEM
-    prices = [sum((account.price(one) for one in mechanisms), start=_zero(account)) for account in accounts]
+    prices = [sum((account.price(mechanism) for mechanism in mechanisms), start=_zero(account)) for account in accounts]
     more = [(extra or {}).get(account.rules.key, _zero(account)) for account in accounts]
     prices = [price + beyond for price, beyond in zip(prices, more, strict=True)]
     charge = accounts[0].book.reserve(list(zip(accounts, prices, strict=True)), request)
@@ -112,7 +112,7 @@ def measure_all(
         request=request,
         unit=unit,
         data_version=data_version,
-        parameters=[{"mechanism": one.name, **one.parameters()} for one in mechanisms],
+        parameters=[{"mechanism": mechanism.name, **mechanism.parameters()} for mechanism in mechanisms],
         loss=prices[0],
         answer=fingerprint("\n".join(map(released_text, values))),
         private=source.private,
@@ -126,7 +126,9 @@ def _perform(
     charge.look()
     try:
         statistics = look()
-        return [one.release(statistic, source) for one, statistic in zip(mechanisms, statistics, strict=True)]
+        return [
+            mechanism.release(statistic, source) for mechanism, statistic in zip(mechanisms, statistics, strict=True)
+        ]
     except Exception as error:
         # The error and its kind may depend on rows: they must not reach the caller.
         raise LookFailed(

@@ -214,8 +214,8 @@ def _root(square: Fraction) -> tuple[Fraction, Fraction]:
     if math.isqrt(n) ** 2 == n and math.isqrt(d) ** 2 == d:
         return (exact := Fraction(math.isqrt(n), math.isqrt(d))), exact
     shift = max(0, 256 - (n * d).bit_length()) // 2
-    whole = math.isqrt(n * d << 2 * shift)  # sqrt(n/d) = sqrt(n d)/d
-    return Fraction(whole, d << shift), Fraction(whole + 1, d << shift)
+    root = math.isqrt(n * d << 2 * shift)  # sqrt(n/d) = sqrt(n d)/d
+    return Fraction(root, d << shift), Fraction(root + 1, d << shift)
 
 
 def short_above(scale: Fraction) -> Fraction:

@@ -93,8 +93,8 @@ class Receipt:
             "request": fingerprint(request),
             "data_version": data_version,
             "unit": str(unit),
-            "mechanism": ", ".join(dict.fromkeys(one["mechanism"] for one in parameters)) or "none",
-            "parameters": [dict(one) for one in parameters],
+            "mechanism": ", ".join(dict.fromkeys(mechanism["mechanism"] for mechanism in parameters)) or "none",
+            "parameters": [dict(mechanism) for mechanism in parameters],
             "loss": loss.to_json(),
             "answer": answer,
             "private": private,
@@ -140,7 +140,10 @@ class Receipt:
             ("data", body["data_version"] or "no version given"),
             ("protects", f"{body['unit']}, {body['loss']['relation']} neighbours"),
             ("paid", Loss.from_json(body["loss"])),
-            *((f"{one['account']}", f"{_loss(one['before'])} → {_loss(one['after'])}") for one in body["accounts"]),
+            *(
+                (f"{account['account']}", f"{_loss(account['before'])} → {_loss(account['after'])}")
+                for account in body["accounts"]
+            ),
             ("mechanism", body["mechanism"]),
             ("ledger", f"entries {body['ledger']['entry']} and {body['ledger']['commit']}"),
             ("time", body["time"]),

@@ -76,9 +76,9 @@ class Release:
         margin = self.margin(confidence)
         if np.ndim(self.value) == 0:
             return f"{short(self.value, margin)} ± {short(margin, margin)} ({percent})"
-        shown = ", ".join(short(one, margin) for one in np.ravel(self.value)[:8])
+        numbers = ", ".join(short(number, margin) for number in np.ravel(self.value)[:8])
         more = ", …" if np.size(self.value) > 8 else ""
-        return f"[{shown}{more}] ± {short(margin, margin)} ({percent}, each)"
+        return f"[{numbers}{more}] ± {short(margin, margin)} ({percent}, each)"
 
     def _repr_html_(self) -> str:
         facts = [

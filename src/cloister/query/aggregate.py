@@ -83,7 +83,7 @@ def sum_statistic(
         return Statistic(
             "sum", f"sum of {text}", whole_value(term.sql, math.floor(low), math.ceil(high), clipped=_kept(term))
         )
-    sql, shown = term.sql, f"{text} - {centre:g}" if centre else text
+    sql, label = term.sql, f"{text} - {centre:g}" if centre else text
     if squares:
         difference = exp.Sub(this=as_double(term.sql), expression=literal(float(centre)))
         moved = exp.Paren(this=difference) if abs(centre) > _TINY else rounded_near_zero(difference)
@@ -93,13 +93,13 @@ def sum_statistic(
             max(low - centre, high - centre, key=abs) ** 2,
             0.0,
         )
-        shown = f"({shown})²"
+        label = f"({label})²"
     reach = max(abs(low - centre), abs(high - centre), 1e-100)
     exponent = bits - math.ceil(math.log2(reach))
     value = grid_value(sql, low, high, exponent, centre, clipped=_kept(term) and not squares)
     if not value.reach:
         raise QueryRefused(_TOO_CLOSE.format(text))
-    return Statistic("sum", f"sum of {shown}", value, 2.0**-exponent, rounding=2.0**-exponent * _ROUNDED)
+    return Statistic("sum", f"sum of {label}", value, 2.0**-exponent, rounding=2.0**-exponent * _ROUNDED)
 
 
 def known_statistic(term: Expression, text: str) -> Statistic:
@@ -119,17 +119,17 @@ def tree_statistic(term: Expression, text: str) -> Statistic:
     if not leaves.whole:
         above = exp.Mul(this=above, expression=literal(_leaves_per_one(leaves, float(term.high or 0))))
     if _kept(term):  # within the limits already, and NULL stays NULL: comparing would double the cost
-        known: exp.Expression = exp.Cast(this=exp.Floor(this=above), to=exp.DataType.build("BIGINT"))
+        leaf: exp.Expression = exp.Cast(this=exp.Floor(this=above), to=exp.DataType.build("BIGINT"))
     else:
         between = least_of(greatest_of(above, literal(0.0)), literal(float(leaves.count - 1)))
-        known = exp.Case(
+        leaf = exp.Case(
             ifs=[exp.If(this=exp.Is(this=exp.Paren(this=term.sql.copy()), expression=exp.Null()), true=exp.Null())],
             default=exp.Cast(this=exp.Floor(this=between), to=exp.DataType.build("BIGINT")),
         )
     return Statistic(
         "tree",
         f"distribution of {text}",
-        extra=GroupKey("leaf", known, tuple(range(leaves.count)), "integer"),
+        extra=GroupKey("leaf", leaf, tuple(range(leaves.count)), "integer"),
         leaves=leaves,
     )
 
@@ -246,7 +246,7 @@ def _count(node: exp.Count, scope: Scope) -> Aggregate:
 
 
 def _count_distinct(node: exp.Distinct, scope: Scope, text: str) -> Aggregate:
-    terms = [compile_term(one, scope) for one in node.expressions]
+    terms = [compile_term(argument, scope) for argument in node.expressions]
     if len(terms) == 1 and terms[0].unit:
         return Aggregate(text, (people_statistic(),), estimate.count, whole=True, expected=_as_it_is)
     if len(terms) != 1:
@@ -258,8 +258,10 @@ def _count_distinct(node: exp.Distinct, scope: Scope, text: str) -> Aggregate:
 
 def _sum(node: exp.Sum, scope: Scope, bits: int) -> Aggregate:
     term, text = _number(node.this, scope)
-    whole, clipped = term.type == "integer", _clipping(term, text)
-    return Aggregate(_text(node), (sum_statistic(term, text, bits=bits),), estimate.total, whole, _as_it_is, clipped)
+    is_integer, clipped = term.type == "integer", _clipping(term, text)
+    return Aggregate(
+        _text(node), (sum_statistic(term, text, bits=bits),), estimate.total, is_integer, _as_it_is, clipped
+    )
 
 
 def _average(node: exp.Avg, scope: Scope, bits: int) -> Aggregate:

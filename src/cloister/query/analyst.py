@@ -53,12 +53,19 @@ class Analyst:
 
     def news(self, plan: "Plan") -> "list[Measurement]":
         """Return the releases of the record that the analyst has not received yet."""
-        return [one for one in plan.measurements if one.reused and not self.received.has(one.release)]
+        return [
+            measurement
+            for measurement in plan.measurements
+            if measurement.reused and not self.received.has(measurement.release)
+        ]
 
     def price(self, measurements: "Sequence[Measurement]") -> Loss:
         """Return the analyst's charge for them."""
         nothing = Loss.nothing(self.account.cap.measure, self.account.cap.relation)
-        return sum((self.account.price(noise) for one in measurements for noise in one.mechanisms), start=nothing)
+        return sum(
+            (self.account.price(noise) for measurement in measurements for noise in measurement.mechanisms),
+            start=nothing,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,8 +122,8 @@ class Answer(Release):
         if low is None or high is None:
             return _plain(value)
         digits = _digits([high - low])
-        shown = _plain(value) if value is None else f"{value:,.{digits}f}"
-        return f"{shown} [{low:,.{digits}f}, {high:,.{digits}f}]"
+        text = _plain(value) if value is None else f"{value:,.{digits}f}"
+        return f"{text} [{low:,.{digits}f}, {high:,.{digits}f}]"
 
 
 def _plain(value: Any) -> str:

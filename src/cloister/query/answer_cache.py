@@ -76,10 +76,10 @@ class Snapshot:
         Raises:
             QueryRefused: the record holds another release, or none.
         """
-        found = self.release(one)
-        if found is None or found.id != one.release:
+        release = self.release(one)
+        if release is None or release.id != one.release:
             raise QueryRefused("the record has changed since this plan was made. Plan the question again.")
-        return list(found.values)
+        return list(release.values)
 
 
 class AnswerCache:
@@ -110,9 +110,9 @@ class AnswerCache:
         with self._path.open("rb") as file:
             file.seek(self._read_to)
             added = file.read()
-        whole = added[: added.rfind(b"\n") + 1]  # the rest is still being written
-        self._read_to += len(whole)
-        for line in whole.decode("utf-8", "replace").splitlines():
+        complete = added[: added.rfind(b"\n") + 1]  # the rest is still being written
+        self._read_to += len(complete)
+        for line in complete.decode("utf-8", "replace").splitlines():
             self._read(line)
 
     def snapshot(self) -> Snapshot:
@@ -122,14 +122,14 @@ class AnswerCache:
 
     def keep(self, one: Measurement, values: list[Any]) -> None:
         """Enter a release. A more precise one replaces it later."""
-        made = made_release(one, self._version, values)
+        release = made_release(one, self._version, values)
         line = None
         numeric = all(mechanism.name in _KINDS for mechanism in one.mechanisms)
         if self._path is not None and numeric and sum(np.size(value) for value in values) <= _MOST_NUMBERS:
-            written = [made.statistic, _noise(one.mechanisms), [_plain(value) for value in values]]
+            written = [release.statistic, _noise(one.mechanisms), [_plain(value) for value in values]]
             line = json.dumps(written) + "\n"
         with self._lock:  # same order as in the file
-            self._kept[made.statistic] = made
+            self._kept[release.statistic] = release
             self._entered += 1
             if self._path is not None and line is not None:
                 with self._path.open("ab", buffering=0) as file:  # one write, so that lines of two processes do not mix
@@ -138,9 +138,11 @@ class AnswerCache:
     def _read(self, line: str) -> None:
         try:
             name, noise, values = json.loads(line)
-            made = tuple(_KINDS[kind].for_loss(sensitivity, Loss.from_json(loss)) for kind, sensitivity, loss in noise)
+            mechanisms = tuple(
+                _KINDS[kind].for_loss(sensitivity, Loss.from_json(loss)) for kind, sensitivity, loss in noise
+            )
             numbers = tuple(_array(value) for value in values)
-            release = KeptRelease(str(name), json.dumps(noise), made, numbers)
+            release = KeptRelease(str(name), json.dumps(noise), mechanisms, numbers)
         except Exception:  # a defect in one line must not prevent reading the others
             return  # truncated or of another version: measure and pay again
         self._kept[release.statistic] = release
@@ -161,15 +163,15 @@ def made_release(one: Measurement, version: str, values: Sequence[Any]) -> KeptR
 
 def _array(value: Any) -> Any:
     try:
-        made = np.array(value, dtype=np.int64)
+        array = np.array(value, dtype=np.int64)
     except OverflowError:  # noise of a very small loss
-        made = np.array(value, dtype=object)
-    made.setflags(write=False)
-    return made
+        array = np.array(value, dtype=object)
+    array.setflags(write=False)
+    return array
 
 
 def _noise(mechanisms: Sequence[Any]) -> list[Any]:
-    return [[one.name, str(one.sensitivity), one.loss.to_json()] for one in mechanisms]
+    return [[mechanism.name, str(mechanism.sensitivity), mechanism.loss.to_json()] for mechanism in mechanisms]
 
 
 def _plain(value: Any) -> Any:

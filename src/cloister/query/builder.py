@@ -118,10 +118,10 @@ class Builder:
         return answer
 
     def __str__(self) -> str:
-        shown = [*self.groups, *(f'{column.sql} AS "{column.name}"' for column in self.columns)]
-        text = f"SELECT {_listed(shown)} FROM {self.table}"  # noqa: S608
+        selected = [*self.groups, *(f'{column.sql} AS "{column.name}"' for column in self.columns)]
+        text = f"SELECT {_listed(selected)} FROM {self.table}"  # noqa: S608
         if self.conditions:
-            text += " WHERE " + " AND ".join(f"({one})" for one in self.conditions)
+            text += " WHERE " + " AND ".join(f"({condition})" for condition in self.conditions)
         if self.groups:
             text += f" GROUP BY {_listed(self.groups)}"
         return text

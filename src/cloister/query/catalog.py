@@ -102,30 +102,32 @@ class Catalog:
         # Not inside a view: a policy may name a value that is no longer a category.
         rows = _held_to_lists(rows)
         # Applied after the view: its conditions must read the original values, not the clipped ones.
-        found = {column: term for (*seen, column), term in self._found.items() if tuple(seen) == self._seen_as(name)}
-        return clipped_to(rows, found) if found else rows
+        learned = {
+            column: term for (*source, column), term in self._found.items() if tuple(source) == self._seen_as(name)
+        }
+        return clipped_to(rows, learned) if learned else rows
 
     def _whole_table(self, name: str, used: frozenset[str] | None = None) -> SourceRows | None:
-        found = next((one for one in self.schema.tables.values() if one.name.lower() == name.lower()), None)
-        if found is None:
+        table = next((table for table in self.schema.tables.values() if table.name.lower() == name.lower()), None)
+        if table is None:
             return None
-        needed = tuple(column for column in found.columns if used is None or column.lower() in used)
-        if (found.name, needed) not in self._whole:
+        needed = tuple(column for column in table.columns if used is None or column.lower() in used)
+        if (table.name, needed) not in self._whole:
             # Kept as text: it never changes, and a syntax tree would be copied repeatedly.
-            view = verbatim(self.tables.view(found.name, needed).sql(self.dialect))
+            view = verbatim(self.tables.view(table.name, needed).sql(self.dialect))
             # The record identifies a statistic by the schema of its table, whichever columns the view shows. A column
             # that may not be NULL is part of that identity: rows in which it is NULL are left out.
-            strict = sorted(name for name in needed if not found.columns[name].nullable)
-            view.meta["table"] = " ".join(map(_word, (found.name, self.tables.identity(found.name), *strict)))
+            strict = sorted(name for name in needed if not table.columns[name].nullable)
+            view.meta["table"] = " ".join(map(_word, (table.name, self.tables.identity(table.name), *strict)))
             kind = "text" if self.tables.unit_as_text else "integer"
-            rows = _with_digits(base_rows(found, view, needed, unit_type=kind), self.tables.decimals(found.name))
-            keys = (one.other_column.lower() for one in self.schema.foreign_keys if one.other_table == found.name)
-            self._whole[found.name, needed] = replace(rows, keys=frozenset(keys) if found.public else frozenset())
-        return self._whole[found.name, needed]
+            rows = _with_digits(base_rows(table, view, needed, unit_type=kind), self.tables.decimals(table.name))
+            keys = (key.other_column.lower() for key in self.schema.foreign_keys if key.other_table == table.name)
+            self._whole[table.name, needed] = replace(rows, keys=frozenset(keys) if table.public else frozenset())
+        return self._whole[table.name, needed]
 
     def only_private(self, name: str | None = None) -> str:
         """Return the name of a table; default the only private one."""
-        private = [one.name for one in self.schema.tables.values() if not one.public]
+        private = [table.name for table in self.schema.tables.values() if not table.public]
         if name is None and len(private) != 1:
             raise BadSchema(f"say which table: {', '.join(private)}.")
         return name or private[0]
@@ -139,24 +141,24 @@ class Catalog:
 
     def private_table(self, table: str | None, columns: Sequence[str]) -> PrivateTable:
         """Return the rows of a private table, through its view if there is one, for training models."""
-        private = [one.name for one in self.schema.tables.values() if not one.public]
+        private = [facts.name for facts in self.schema.tables.values() if not facts.public]
         name = private[0] if table is None and len(private) == 1 else table
         if name is None or name not in private:
             raise BadSchema("say which private table to learn from: table='visits'.")
-        found = self.table(name, frozenset(one.lower() for one in columns))
-        assert found is not None
-        unknown = [one for one in columns if one not in found.columns or found.columns[one].unit]
+        source = self.table(name, frozenset(column.lower() for column in columns))
+        assert source is not None
+        unknown = [column for column in columns if column not in source.columns or source.columns[column].unit]
         if unknown:
             raise BadSchema(f"there is no column {name}.{unknown[0]:.60} to learn from. Look at the schema.")
         alias = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
-        rows = exp.select().from_(exp.Subquery(this=found.sql.copy(), alias=alias))
-        seen = {one: _seen(one, found.columns[one]) for one in columns}
+        rows = exp.select().from_(exp.Subquery(this=source.sql.copy(), alias=alias))
+        column_facts = {column: _seen(column, source.columns[column]) for column in columns}
         most = None
-        if not found.by_row:
+        if not source.by_row:
             rows = rows.select(exp.column(UNIT, quoted=True))
-            most = min(self.unit.max_rows, found.most or self.unit.max_rows)
-        kept = frozenset(one for one in columns if found.columns[one].clipped)
-        return PrivateTable(self.engine, rows, seen, most, found.copies, name, kept, self.secret)
+            most = min(self.unit.max_rows, source.most or self.unit.max_rows)
+        clipped = frozenset(column for column in columns if source.columns[column].clipped)
+        return PrivateTable(self.engine, rows, column_facts, most, source.copies, name, clipped, self.secret)
 
     # What was found
 
@@ -246,8 +248,8 @@ def _word(name: str) -> str:
 
 def _held_to_lists(rows: SourceRows) -> SourceRows:
     """Return a private table whose listed columns may be compared with their listed values only."""
-    known = {name: replace(term, listed=term.values is not None) for name, term in rows.columns.items()}
-    return replace(rows, columns=known) if rows.private else rows
+    columns = {name: replace(term, listed=term.values is not None) for name, term in rows.columns.items()}
+    return replace(rows, columns=columns) if rows.private else rows
 
 
 def clipped_to(rows: SourceRows, learned: Mapping[str, Expression]) -> SourceRows:
@@ -257,20 +259,23 @@ def clipped_to(rows: SourceRows, learned: Mapping[str, Expression]) -> SourceRow
     """
     if learned.keys().isdisjoint(rows.columns):
         return rows
-    shown: list[exp.Expression] = []
+    selected: list[exp.Expression] = []
     columns = dict(rows.columns)
     for name, term in rows.columns.items():
         column: Any = exp.column(name, quoted=True)
         if name in learned:
-            found = learned[name]
-            columns[name] = replace(found, sql=term.sql)
-            if found.values is not None:  # any other value is NULL, also where there are bounds
-                listed = exp.In(this=column, expressions=[literal(value) for value in found.values])
-                kept = exp.Case(ifs=[exp.If(this=listed if found.values else exp.false(), true=column.copy())])
-                column = exp.alias_(kept, name, quoted=True)
-            elif found.low is not None and found.high is not None:
+            learned_term = learned[name]
+            columns[name] = replace(learned_term, sql=term.sql)
+            if learned_term.values is not None:  # any other value is NULL, also where there are bounds
+                listed = exp.In(this=column, expressions=[literal(value) for value in learned_term.values])
+                masked = exp.Case(ifs=[exp.If(this=listed if learned_term.values else exp.false(), true=column.copy())])
+                column = exp.alias_(masked, name, quoted=True)
+            elif learned_term.low is not None and learned_term.high is not None:
                 # An integer column stays integer: powers of two of at least one, or zero.
-                ends = [literal(int(end) if term.type == "integer" else float(end)) for end in (found.low, found.high)]
+                ends = [
+                    literal(int(end) if term.type == "integer" else float(end))
+                    for end in (learned_term.low, learned_term.high)
+                ]
                 clip = exp.Case(
                     ifs=[
                         exp.If(this=exp.LT(this=column, expression=ends[0]), true=ends[0].copy()),
@@ -279,11 +284,11 @@ def clipped_to(rows: SourceRows, learned: Mapping[str, Expression]) -> SourceRow
                     default=column.copy(),
                 )
                 column = exp.alias_(clip, name, quoted=True)
-        shown.append(column)
+        selected.append(column)
     if not rows.by_row:
-        shown.append(exp.column(UNIT, quoted=True))
+        selected.append(exp.column(UNIT, quoted=True))
     view = exp.Subquery(this=rows.sql, alias=exp.TableAlias(this=exp.to_identifier(internal("view"), quoted=True)))
-    return replace(rows, sql=exp.select(*shown).from_(view), columns=columns)
+    return replace(rows, sql=exp.select(*selected).from_(view), columns=columns)
 
 
 def _seen(name: str, term: Expression) -> Column:
@@ -292,6 +297,6 @@ def _seen(name: str, term: Expression) -> Column:
         return Column(name, term.type, categories=tuple(term.values), nullable=term.nullable)  # type: ignore[arg-type]
     bounds: Any = None
     if term.type in ("integer", "real") and term.low is not None and term.high is not None and term.low < term.high:
-        whole = term.type == "integer"
-        bounds = (math.floor(term.low), math.ceil(term.high)) if whole else (float(term.low), float(term.high))
+        is_integer = term.type == "integer"
+        bounds = (math.floor(term.low), math.ceil(term.high)) if is_integer else (float(term.low), float(term.high))
     return Column(name, term.type, bounds, nullable=term.nullable)  # type: ignore[arg-type]

@@ -107,15 +107,15 @@ class Thresholded:
 
     def parameters(self) -> dict[str, str]:
         """Return the public, exact parameters for a receipt."""
-        told = {"threshold": str(self.threshold), "values of one unit": str(self.most), "delta": str(self.delta)}
-        return {**self.noise.parameters(), **told}
+        settings = {"threshold": str(self.threshold), "values of one unit": str(self.most), "delta": str(self.delta)}
+        return {**self.noise.parameters(), **settings}
 
     def release(self, statistic: Found, source: Source | None = None) -> Found:
         """Release the values whose noisy count reaches the threshold, sorted, with that count."""
         counts = np.array([count for _, count in statistic], dtype=np.int64)
         noisy = self.noise.release(counts, source) if len(counts) else counts
-        kept = [(value, int(n)) for (value, _), n in zip(statistic, noisy, strict=True) if n >= self.threshold]
-        return sorted(kept, key=lambda one: (str(type(one[0])), one[0]))
+        frequent = [(value, int(n)) for (value, _), n in zip(statistic, noisy, strict=True) if n >= self.threshold]
+        return sorted(frequent, key=lambda pair: (str(type(pair[0])), pair[0]))
 
 
 def key_finder(spend: Loss, unit: Unit, by_row: bool, copies: int = 1) -> Thresholded:
@@ -205,8 +205,8 @@ def fitting(question: Question, found: Mapping[int, Sequence[tuple[Any, int]]]) 
         most = low
     groups, notes = list(question.groups), []
     for i, values in found.items():
-        kept = set(sorted(range(len(values)), key=lambda k: -values[k][1])[:most])
-        listed = tuple(value for k, (value, _) in enumerate(values) if k in kept)
+        largest = set(sorted(range(len(values)), key=lambda k: -values[k][1])[:most])
+        listed = tuple(value for k, (value, _) in enumerate(values) if k in largest)
         groups[i] = replace(groups[i], values=listed, complete=False)  # rows of groups not found are left out
         if len(listed) < len(values):
             notes.append(
@@ -221,7 +221,12 @@ def _fits(question: Question, sizes: Mapping[int, int]) -> bool:
     total = 0
     for members in question.sets:
         cells = math.prod(sizes.get(i, len(question.groups[i].values or (None,))) for i in members)
-        extras = [len(need.extra.values) for one in question.aggregates for need in one.needs if need.extra is not None]
+        extras = [
+            len(need.extra.values)
+            for aggregate in question.aggregates
+            for need in aggregate.needs
+            if need.extra is not None
+        ]
         if cells * max(extras, default=1) > MOST_CELLS:
             return False
         total += cells
@@ -271,7 +276,7 @@ def find_keys(column: str, spend: Loss, catalog: Catalog, payers: Payers, source
     table, name, rows, term = catalog.column(column)
     mechanism = key_finder(spend, catalog.unit, rows.by_row, rows.copies)
     catalog.engine.prepare(keys_sql(rows, term, catalog.unit, "…", catalog.dialect))
-    found = payers.measure(
+    release = payers.measure(
         lambda: keys_in(rows, term, catalog.unit, catalog.secret, catalog.engine),
         mechanism,
         f"find_keys({column})",
@@ -279,10 +284,10 @@ def find_keys(column: str, spend: Loss, catalog: Catalog, payers: Payers, source
         data_version=catalog.version,
         source=source,
     )
-    values = [value for value, _ in found.value]
+    values = [value for value, _ in release.value]
     # All other values form one more group, NULL, so that totals include every row.
     catalog.keep_column(table, name, replace(term, values=tuple(values), nullable=True, listed=False))
-    return replace(found, value=values)
+    return replace(release, value=values)
 
 
 def find_bounds(column: str, spend: Loss, catalog: Catalog, payers: Payers, source: Source | None) -> Release:
@@ -307,9 +312,9 @@ def find_bounds(column: str, spend: Loss, catalog: Catalog, payers: Payers, sour
         data_version=catalog.version,
         source=source,
     )
-    found = found_range(counts.value, mechanism)
-    catalog.keep_column(table, name, replace(term, low=found.low, high=found.high, clipped=False, decimals=None))
-    return replace(counts, value=(found.low, found.high), standard_error=None, _margin=None)
+    bounds = found_range(counts.value, mechanism)
+    catalog.keep_column(table, name, replace(term, low=bounds.low, high=bounds.high, clipped=False, decimals=None))
+    return replace(counts, value=(bounds.low, bounds.high), standard_error=None, _margin=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +342,7 @@ def range_counts(rows: SourceRows, term: Expression, unit: Unit) -> Sums:
         this=exp.Greatest(this=power, expressions=[literal(float(POWERS[0]))]),
         expressions=[literal(float(POWERS[-1]))],
     )
-    place = exp.Cast(
+    index = exp.Cast(
         this=exp.Add(this=exp.Paren(this=inside), expression=literal(float(1 - POWERS[0]))),
         to=exp.DataType.build("BIGINT"),
     )
@@ -347,10 +352,10 @@ def range_counts(rows: SourceRows, term: Expression, unit: Unit) -> Sums:
             exp.If(this=exp.Is(this=exp.Paren(this=term.sql.copy()), expression=exp.Null()), true=exp.Null()),
             exp.If(this=small, true=exp.Literal.number(0)),
             exp.If(
-                this=exp.LT(this=x.copy(), expression=literal(0.0)), true=exp.Neg(this=exp.Paren(this=place.copy()))
+                this=exp.LT(this=x.copy(), expression=literal(0.0)), true=exp.Neg(this=exp.Paren(this=index.copy()))
             ),
         ],
-        default=place,
+        default=index,
     )
     key = GroupKey(
         "power",

@@ -44,15 +44,15 @@ def show_answer(answer: Answer, console: Console, left: Loss) -> None:
 def answer_table(answer: Answer) -> Table:
     """Return the rows as a table, each number with its interval."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    shown, columns = answer.value.slice(0, _MOST_ROWS), []
+    rows, columns = answer.value.slice(0, _MOST_ROWS), []
     for name in answer.columns:
-        values = shown.column(name).to_pylist()
-        if f"{name}_low" not in shown.column_names:
+        values = rows.column(name).to_pylist()
+        if f"{name}_low" not in rows.column_names:
             right = any(isinstance(value, int | float) for value in values)
             table.add_column(Text(name), justify="right" if right else "left")
             columns.append([Text(_plain(value)) for value in values])
             continue
-        lows, highs = (shown.column(f"{name}_{end}").to_pylist() for end in ("low", "high"))
+        lows, highs = (rows.column(f"{name}_{end}").to_pylist() for end in ("low", "high"))
         places = _places(lows, highs)
         table.add_column(Text(name), justify="right")
         table.add_column(Text(f"{100 * answer.confidence:g} % interval", style="dim"), style="dim")

@@ -104,8 +104,8 @@ def mean(centre: float, low: float, high: float) -> Callable[[Sequence[Noisy], F
     def estimate(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
         sums, counts = noisy
         each = 1 - (1 - confidence) / 2
-        known = counts.limits(each)
-        below, above = _ratio(sums.limits(each, known[1]), known)
+        count_limits = counts.limits(each)
+        below, above = _ratio(sums.limits(each, count_limits[1]), count_limits)
         value = centre + sums.value / np.maximum(counts.value, 1)
         return Estimate(
             np.clip(value, low, high), np.clip(centre + below, low, high), np.clip(centre + above, low, high)
@@ -122,13 +122,13 @@ def variance(centre: float, half: float, *, sample: bool) -> Callable[[Sequence[
         each = 1 - (1 - confidence) / 3
         n = np.maximum(counts.value, 2)
         value = squares.value / n - (sums.value / n) ** 2
-        known = counts.limits(each)
-        square_low, square_high = _ratio(squares.limits(each, known[1]), known)
-        mean_low, mean_high = _ratio(sums.limits(each, known[1]), known)
+        count_limits = counts.limits(each)
+        square_low, square_high = _ratio(squares.limits(each, count_limits[1]), count_limits)
+        mean_low, mean_high = _ratio(sums.limits(each, count_limits[1]), count_limits)
         nearest = np.where((mean_low <= 0) & (mean_high >= 0), 0, np.minimum(np.abs(mean_low), np.abs(mean_high)))
         low = square_low - np.maximum(np.abs(mean_low), np.abs(mean_high)) ** 2
         high = square_high - nearest**2
-        counts_low = np.maximum(known[0], 2)
+        counts_low = np.maximum(count_limits[0], 2)
         most, least = (counts_low / (counts_low - 1), 1.0) if sample else (1.0, 1.0)
         grow = n / (n - 1) if sample else 1.0
         widest = half**2 * (2.0 if sample else 1.0)
@@ -155,8 +155,8 @@ def _ratio(top: tuple[Floats, Floats], bottom: tuple[Floats, Floats]) -> tuple[F
     least, most = np.maximum(bottom[0], 1e-9), np.maximum(bottom[1], 1e-9)
     low = np.where(top[0] >= 0, top[0] / most, top[0] / least)
     high = np.where(top[1] >= 0, top[1] / least, top[1] / most)
-    known = bottom[0] >= 1
-    return np.where(known, low, -np.inf), np.where(known, high, np.inf)
+    bounded = bottom[0] >= 1
+    return np.where(bounded, low, -np.inf), np.where(bounded, high, np.inf)
 
 
 # Quantiles
@@ -188,8 +188,8 @@ class Tree:
     @property
     def mechanism(self) -> Numeric:
         """The noise of one count, the same on every level."""
-        (one,) = set(self.mechanisms)
-        return one
+        (noise,) = set(self.mechanisms)
+        return noise
 
     def ranks(self, q: float, beta: Fraction) -> tuple[Floats, Floats]:
         """Return, for every edge between leaves, the noisy row count below it minus q of all rows, and its margin.
@@ -222,12 +222,12 @@ class Tree:
         for depth, level in enumerate(self.levels):
             node = leaf // FAN_OUT ** (len(self.levels) - 1 - depth)
             first = node // FAN_OUT * FAN_OUT if depth else np.zeros_like(node)
-            own = 1 if depth == len(self.levels) - 1 else 0  # its part of a larger node is split further down
+            included = 1 if depth == len(self.levels) - 1 else 0  # its part of a larger node is split further down
             if upwards:
                 end = np.minimum(first + FAN_OUT, level.shape[1]) if depth else np.full_like(node, level.shape[1])
-                low, high = node + 1 - own, end
+                low, high = node + 1 - included, end
             else:
-                low, high = first, node + own
+                low, high = first, node + included
             running = np.concatenate([np.zeros((len(rows), 1)), np.cumsum(level, axis=1)], axis=1)
             rows += running[:, high] - running[:, low]
             summed[:, 0] += high - low
@@ -267,10 +267,10 @@ def extreme(*, largest: bool) -> Callable[[Tree, Fraction], Estimate]:
         leaves, last = tree.leaves, tree.leaves.count - 1
         beyond, margin = tree.counts_beyond((1 - confidence) / 2 / leaves.count, upwards=largest)
         some, none = beyond > margin, beyond + margin < tree.unit  # counts are multiples of the unit
-        known = some.any(axis=1)
+        has_rows = some.any(axis=1)
         # From outside: the first leaf with rows beyond it, and the number of leaves before it that are surely empty.
         order = slice(None, None, -1) if largest else slice(None)
-        inner = np.where(known, some[:, order].argmax(axis=1), last)
+        inner = np.where(has_rows, some[:, order].argmax(axis=1), last)
         empty = np.minimum(np.where(none.all(axis=1), last, (~none[:, order]).argmax(axis=1)), inner)
         leaf, outer = (last - inner, last - empty) if largest else (inner, empty)
         below, above = np.minimum(leaf, outer), np.maximum(leaf, outer)
@@ -278,7 +278,7 @@ def extreme(*, largest: bool) -> Callable[[Tree, Fraction], Estimate]:
         if not leaves.whole:  # a row of the leaf may be at its inner edge, and no evidence places one further out
             value, high = value if largest else leaves.edge(leaf + 1), leaves.edge(above + 1)
         return Estimate(
-            np.where(known, value, np.nan),
+            np.where(has_rows, value, np.nan),
             low,
             high,
             note="MIN and MAX hide values of few rows; NULL: the noise hides all",

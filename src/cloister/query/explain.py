@@ -30,9 +30,9 @@ def explain(plan: Plan, *, sql: bool = True) -> str:
         f"protects   {plan.unit}, add/remove neighbours",
         f"answers    {_size(plan, cells)}, intervals at {plan.confidence:.0%}",
     ]
-    lines += ["", "found first", *(f"  {one}" for one in plan.finds)] if plan.finds else []
+    lines += ["", "found first", *(f"  {find}" for find in plan.finds)] if plan.finds else []
     lines += ["", "measured"]
-    lines += [f"  {line}" for one in plan.measurements for line in _measured(one)]
+    lines += [f"  {line}" for measurement in plan.measurements for line in _measured(measurement)]
     lines += ["", "expected error of one answer"]
     errors = expected_errors(plan)
     lines += [f"  {text:<40} {error}" for text, error in errors]
@@ -51,20 +51,23 @@ def _size(plan: Plan, cells: int) -> str:
     return f"{cells:,} {'row' if cells == 1 else 'rows'}"
 
 
-def _measured(one: Measurement) -> list[str]:
-    if one.reused:
-        return [f"{one.need.label}: from the record, at no cost"]
-    first = one.mechanisms[0]
+def _measured(measurement: Measurement) -> list[str]:
+    if measurement.reused:
+        return [f"{measurement.need.label}: from the record, at no cost"]
+    first = measurement.mechanisms[0]
     law = "Gaussian" if isinstance(first, DiscreteGaussian) else "Laplace" if isinstance(first, Numeric) else "chosen"
-    parts = f", {one.parts} levels" if one.parts > 1 else ""
-    error = f", standard error {math.sqrt(one.variance):.4g}" if isinstance(first, Numeric) else ""
-    cap = "" if one.sums.max_rows is None else f", at most {one.sums.max_rows} per person"
-    return [f"{one.need.label}: {law}{error}{parts}, costs {first.loss}{' each' if one.parts > 1 else ''}{cap}"]
+    parts = f", {measurement.parts} levels" if measurement.parts > 1 else ""
+    error = f", standard error {math.sqrt(measurement.variance):.4g}" if isinstance(first, Numeric) else ""
+    cap = "" if measurement.sums.max_rows is None else f", at most {measurement.sums.max_rows} per person"
+    return [
+        f"{measurement.need.label}: {law}{error}{parts}, "
+        f"costs {first.loss}{' each' if measurement.parts > 1 else ''}{cap}"
+    ]
 
 
 def expected_errors(plan: Plan) -> list[tuple[str, str]]:
     """Return each aggregate with the half-width of its interval, where public facts determine it."""
-    shown = []
+    errors = []
     for aggregate in plan.question.aggregates:
         error = expected_error(plan, aggregate)
         if error is not None:
@@ -75,8 +78,8 @@ def expected_errors(plan: Plan) -> list[tuple[str, str]]:
             text = "depends on the number of rows: give `rows` in the schema"
         else:
             text = "depends on the distribution"
-        shown.append((aggregate.text, text))
-    return shown
+        errors.append((aggregate.text, text))
+    return errors
 
 
 def _condition(plan: Plan, aggregate: Aggregate) -> str:
@@ -90,13 +93,13 @@ def _condition(plan: Plan, aggregate: Aggregate) -> str:
 def expected_error(plan: Plan, aggregate: Aggregate) -> float | None:
     """Return the largest half-width of one answer's interval, where public facts determine it."""
     places = _finest(plan, aggregate)
-    if any(one.need.kind in ("tree", "vote") for one in places):
+    if any(measurement.need.kind in ("tree", "vote") for measurement in places):
         return None
     share = 1 - (1 - plan.interval_confidence) / len(places)
     margins = [
-        float(law.margin(share)) * one.unit + one.need.rounding * one.most_rows(plan.size_hint)
-        for one in places
-        if isinstance(law := one.mechanisms[0], Numeric)
+        float(law.margin(share)) * measurement.unit + measurement.need.rounding * measurement.most_rows(plan.size_hint)
+        for measurement in places
+        if isinstance(law := measurement.mechanisms[0], Numeric)
     ]
     cells = max(_cells(plan, i) for i in range(len(plan.question.sets)))
     rows = None if plan.size_hint is None else max(1.0, plan.size_hint / cells)

@@ -75,9 +75,9 @@ def compile_relation(query: Any, tables: BaseTable) -> SourceRows:
     source, scope = from_clause(query, tables)
     if query.args.get("group") is not None:
         return _per_unit(query, source, scope)
-    shown = _projections(query, source, scope)
-    select = exp.select(*(exp.alias_(term.sql, name, quoted=True) for name, term in shown.items()))
-    return _finish(select, source, shown)
+    projections = _projections(query, source, scope)
+    select = exp.select(*(exp.alias_(term.sql, name, quoted=True) for name, term in projections.items()))
+    return _finish(select, source, projections)
 
 
 def from_clause(query: exp.Select, tables: BaseTable) -> tuple[SourceRows, Scope]:
@@ -92,7 +92,7 @@ def from_clause(query: exp.Select, tables: BaseTable) -> tuple[SourceRows, Scope
     private, unit_at, copies = first.private, name if first.private else None, first.copies
     for join in query.args.get("joins") or []:
         name, right = _source(join.this, tables)
-        if name.lower() in (known.lower() for known in parts):
+        if name.lower() in (alias.lower() for alias in parts):
             raise QueryRefused(f"two tables are called {name}. Give one another name with AS.")
         right, condition, side = _join(join, parts, name, right, unit_at)
         nodes = _counted(right.sql, nodes)
@@ -136,7 +136,7 @@ def from_clause(query: exp.Select, tables: BaseTable) -> tuple[SourceRows, Scope
         notes=notes,
         size=None
         if None in sizes
-        else (max if outer else min)((one for one in sizes if one is not None), default=None),
+        else (max if outer else min)((size for size in sizes if size is not None), default=None),
         filtered=where is not None or bool(left_out) or any(part.filtered for part in parts.values()),
     ), scope
 
@@ -162,9 +162,9 @@ def _together(
 
 def refuse_extras(query: exp.Select, allowed: tuple[str, ...]) -> None:
     """Refuse every clause that is not in the language."""
-    known = {"expressions", "from_", "joins", "where", "with_", "kind", *allowed}
+    supported = {"expressions", "from_", "joins", "where", "with_", "kind", *allowed}
     for name, value in query.args.items():
-        if value and name not in known:
+        if value and name not in supported:
             hint = _CLAUSES.get(name, "Leave it out.")
             raise QueryRefused(f"{name.strip('_').upper()} is not offered here. {hint}")
 
@@ -217,7 +217,7 @@ def with_clause(query: exp.Expression, tables: BaseTable) -> BaseTable:
 
 
 def _shadow(tables: BaseTable, name: str, rows: SourceRows) -> BaseTable:
-    return lambda asked: rows if asked.lower() == name.lower() else tables(asked)
+    return lambda table: rows if table.lower() == name.lower() else tables(table)
 
 
 def _aliased(rows: SourceRows, name: str) -> exp.Subquery:
@@ -251,14 +251,14 @@ def _scope(parts: Mapping[str, SourceRows]) -> Scope:
         if node.args.get("db") or (table and table not in tables):
             raise QueryRefused(f"there is no table {node.table} in this FROM.")
         places = [tables[table]] if table else list(tables.values())
-        found = [term for columns in places for name, term in columns.items() if name.lower() == wanted]
-        if not found:
-            shown = [part for name, part in parts.items() if not table or name.lower() == table]
-            known = ", ".join(sorted({name for part in shown for name in part.names or part.columns})[:20])
-            raise QueryRefused(f"there is no column {node.name}. There are: {known}.")
-        if len(found) > 1:
+        matches = [term for columns in places for name, term in columns.items() if name.lower() == wanted]
+        if not matches:
+            candidates = [part for name, part in parts.items() if not table or name.lower() == table]
+            names = ", ".join(sorted({name for part in candidates for name in part.names or part.columns})[:20])
+            raise QueryRefused(f"there is no column {node.name}. There are: {names}.")
+        if len(matches) > 1:
             raise QueryRefused(f"{node.name} is in several tables. Write table.{node.name}.")
-        return found[0]
+        return matches[0]
 
     return look_up
 
@@ -319,16 +319,16 @@ def _few_matches(
     using, on = join.args.get("using"), join.args.get("on")
     mine, keys = _scope(parts), dict[str, list[Expression]]()
     for key in using or []:
-        left, own = mine(exp.column(key.name)), scope(exp.column(key.name, name))
-        if left.type == own.type:
-            keys.setdefault(key.name, []).append(compared(left, own)[1])
+        left, term = mine(exp.column(key.name)), scope(exp.column(key.name, name))
+        if left.type == term.type:
+            keys.setdefault(key.name, []).append(compared(left, term)[1])
     for pair in list(on.flatten()) if isinstance(on, exp.And) else [on] if on is not None else []:
         if not isinstance(pair, exp.EQ):
             continue
         written = (pair.this, pair.expression)
-        for i, own in enumerate(equated(pair, scope)):
+        for i, term in enumerate(equated(pair, scope)):
             if _names_one_row(written[i], written[1 - i], name, scope):
-                keys.setdefault(written[i].name, []).append(own)
+                keys.setdefault(written[i].name, []).append(term)
     if not keys:
         raise QueryRefused("join a public table by equality: JOIN wards ON visits.ward = wards.ward.")
     most = 1 if right.keys & {key.lower() for key in keys} else right.most
@@ -340,19 +340,19 @@ def _few_matches(
         )
     window = exp.Window(
         this=exp.RowNumber(),
-        partition_by=[_seen_from(internal("public"), told_apart(own)) for every in keys.values() for own in every],
+        partition_by=[_seen_from(internal("public"), told_apart(term)) for every in keys.values() for term in every],
         order=exp.Order(expressions=[exp.Ordered(this=exp.column(key, quoted=True)) for key in right.columns]),
     )
     numbered = exp.select(*(exp.column(key, quoted=True) for key in right.columns)).select(
         exp.alias_(window, internal("match"), quoted=True)
     )
     numbered = numbered.from_(_aliased(right, internal("public")))
-    one = exp.select(*(exp.column(key, quoted=True) for key in right.columns)).from_(
+    select = exp.select(*(exp.column(key, quoted=True) for key in right.columns)).from_(
         exp.Subquery(this=numbered, alias=exp.TableAlias(this=exp.to_identifier(internal("numbered"), quoted=True)))
     )
     within = exp.LTE(this=exp.column(internal("match"), quoted=True), expression=exp.Literal.number(most))
     note = f"a row is joined to at most {most} of {name} for each {', '.join(keys)}"
-    return replace(right, sql=one.where(within), copies=most, notes=(*right.notes, note))
+    return replace(right, sql=select.where(within), copies=most, notes=(*right.notes, note))
 
 
 def _seen_from(table: str, sql: exp.Expression) -> exp.Expression:
@@ -379,7 +379,7 @@ def _names_one_row(mine: exp.Expression, other: exp.Expression, name: str, scope
 
 
 def _projections(query: exp.Select, source: SourceRows, scope: Scope) -> dict[str, Expression]:
-    shown: dict[str, Expression] = {}
+    columns: dict[str, Expression] = {}
     for node in query.expressions:
         if isinstance(node, exp.Star):
             if source.ambiguous:
@@ -389,22 +389,22 @@ def _projections(query: exp.Select, source: SourceRows, scope: Scope) -> dict[st
             named = list(source.columns.items())
         else:
             inner = node.this if isinstance(node, exp.Alias) else node
-            name = node.alias_or_name or f"column{len(shown) + 1}"
+            name = node.alias_or_name or f"column{len(columns) + 1}"
             named = [(name, compile_term(inner, scope))]
         for name, term in named:
-            if name.lower() in {known.lower() for known in shown}:  # engines fold case
+            if name.lower() in {column.lower() for column in columns}:  # engines fold case
                 raise QueryRefused(f"two columns are called {name}. Give one another name with AS.")
-            shown[name] = term
-    return shown
+            columns[name] = term
+    return columns
 
 
-def _finish(select: exp.Select, source: SourceRows, shown: Mapping[str, Expression]) -> SourceRows:
+def _finish(select: exp.Select, source: SourceRows, projections: Mapping[str, Expression]) -> SourceRows:
     for key, value in source.sql.args.items():
         if key != "expressions" and value:
-            select.set(key, value.copy() if isinstance(value, exp.Expression) else [one.copy() for one in value])
+            select.set(key, value.copy() if isinstance(value, exp.Expression) else [part.copy() for part in value])
     for hidden in source.sql.expressions:
         select = select.select(hidden.copy())
-    columns = {name: replace(term, sql=exp.column(name, quoted=True)) for name, term in shown.items()}
+    columns = {name: replace(term, sql=exp.column(name, quoted=True)) for name, term in projections.items()}
     return replace(source, sql=select, columns=columns, keys=frozenset(), ambiguous=())
 
 
@@ -415,10 +415,12 @@ def _union(query: exp.Union, tables: BaseTable) -> SourceRows:
     if len(left.columns) != len(right.columns) or left.private != right.private or left.by_row != right.by_row:
         raise QueryRefused("both sides of UNION ALL need the same columns, and both be private or both public.")
     columns = {}
-    for (name, one), other in zip(left.columns.items(), right.columns.values(), strict=True):
-        if one.type != other.type:
-            raise QueryRefused(f"column {name} is {one.type} on one side of UNION ALL and {other.type} on the other.")
-        columns[name] = _either(one, other)
+    for (name, left_term), right_term in zip(left.columns.items(), right.columns.values(), strict=True):
+        if left_term.type != right_term.type:
+            raise QueryRefused(
+                f"column {name} is {left_term.type} on one side of UNION ALL and {right_term.type} on the other."
+            )
+        columns[name] = _either(left_term, right_term)
     _counted(right.sql, _counted(left.sql))
     both = exp.Union(this=left.sql.copy(), expression=right.sql.copy(), distinct=False)
     notes = tuple(dict.fromkeys((*left.notes, *right.notes)))
@@ -434,13 +436,13 @@ def _union(query: exp.Union, tables: BaseTable) -> SourceRows:
     )
 
 
-def _either(one: Expression, other: Expression) -> Expression:
-    merged = one_of(one.sql, one.type, [one, other], nullable=one.nullable or other.nullable)
+def _either(left: Expression, right: Expression) -> Expression:
+    merged = one_of(left.sql, left.type, [left, right], nullable=left.nullable or right.nullable)
     return replace(
         merged,
-        unit=one.unit and other.unit,
-        clipped=one.clipped and other.clipped,
-        listed=one.listed and other.listed,
+        unit=left.unit and right.unit,
+        clipped=left.clipped and right.clipped,
+        listed=left.listed and right.listed,
     )
 
 
@@ -463,15 +465,15 @@ def _per_unit(query: exp.Select, source: SourceRows, scope: Scope) -> SourceRows
             raise QueryRefused(
                 f"GROUP BY {node_text(node)[:60]} in a subquery is a constant. Leave it out, or name the column itself."
             )
-    shown: dict[str, Expression] = {}
+    columns: dict[str, Expression] = {}
     for node in query.expressions:
         inner = node.this if isinstance(node, exp.Alias) else node
-        name = node.alias_or_name or f"column{len(shown) + 1}"
-        if name.lower() in {known.lower() for known in shown}:
+        name = node.alias_or_name or f"column{len(columns) + 1}"
+        if name.lower() in {column.lower() for column in columns}:
             raise QueryRefused(f"two columns are called {name}. Give one another name with AS.")
-        shown[name] = _per_unit_term(inner, scope, keys)
-    select = exp.select(*(exp.alias_(term.sql, name, quoted=True) for name, term in shown.items()))
-    rows = _finish(select, source, shown)
+        columns[name] = _per_unit_term(inner, scope, keys)
+    select = exp.select(*(exp.alias_(term.sql, name, quoted=True) for name, term in columns.items()))
+    rows = _finish(select, source, columns)
     hidden = source.sql.expressions[-1].this.copy()
     grouped = rows.sql.copy()
     grouped.set("group", exp.Group(expressions=[hidden, *(key.sql.copy() for key in keys)]))
@@ -497,8 +499,8 @@ def _per_unit_term(node: exp.Expression, scope: Scope, keys: list[Expression]) -
         total, exponent = _exact_total(inner)
         if isinstance(node, exp.Sum):
             return Expression(total, "real", 0.0 if _at_least_zero(inner.low) else None)
-        known = exp.Nullif(this=exp.Count(this=inner.sql.copy()), expression=exp.Literal.number(0))
-        mean = exp.Div(this=total, expression=as_double(known), typed=False, safe=False)
+        count = exp.Nullif(this=exp.Count(this=inner.sql.copy()), expression=exp.Literal.number(0))
+        mean = exp.Div(this=total, expression=as_double(count), typed=False, safe=False)
         return Expression(mean, "real", *_mean_limits(inner, exponent))
     term = compile_term(node, scope)
     if not any(term.sql == key.sql for key in keys):

@@ -40,8 +40,8 @@ def margins(mechanism: Any, weights: Sequence[float], counts: NDArray[np.int64],
         counts: how many terms have each weight; one column for each.
         beta: at most 1/2.
     """
-    rows, place = np.unique(counts, axis=0, return_inverse=True)
-    return _margins(mechanism, tuple(weights), tuple(map(tuple, rows.tolist())), Fraction(beta))[place.ravel()]
+    rows, inverse = np.unique(counts, axis=0, return_inverse=True)
+    return _margins(mechanism, tuple(weights), tuple(map(tuple, rows.tolist())), Fraction(beta))[inverse.ravel()]
 
 
 @lru_cache(16)  # a plan is tried before it is charged, and several quantiles share a tree

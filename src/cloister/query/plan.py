@@ -70,7 +70,7 @@ class EachGroup:
 
     def release(self, votes: Any, source: Source | None = None) -> list[int]:
         """Return the index chosen in each row of votes."""
-        return [self.inner.choose(one, source) for one in votes]
+        return [self.inner.choose(row, source) for row in votes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +174,12 @@ class Plan:
     @property
     def new(self) -> list[Measurement]:
         """The measurements still to be made; the rest is in the record."""
-        return [one for one in self.measurements if not one.reused]
+        return [measurement for measurement in self.measurements if not measurement.reused]
 
     @property
     def mechanisms(self) -> list[Mechanism]:
         """All noise, in the order of the measurements."""
-        return [mechanism for one in self.new for mechanism in one.mechanisms]
+        return [mechanism for measurement in self.new for mechanism in measurement.mechanisms]
 
     @property
     def interval_confidence(self) -> Fraction:
@@ -196,11 +196,11 @@ class Plan:
     @cached_property
     def loss(self) -> Loss | None:
         """The cost of running it; None if it is free."""
-        return sum((one.mechanism.loss for one in self.finds), start=self.spend) if self.new or self.finds else None
+        return sum((find.mechanism.loss for find in self.finds), start=self.spend) if self.new or self.finds else None
 
     def statements(self) -> list[str]:
         """Return the SQL that the engine will run."""
-        return list(dict.fromkeys(one.shown(self.dialect) for one in self.new))
+        return list(dict.fromkeys(measurement.shown(self.dialect) for measurement in self.new))
 
     def __str__(self) -> str:
         from cloister.query.explain import explain
@@ -219,18 +219,18 @@ def plan_question(question: Question, spend: Loss, catalog: Catalog, seen: "Snap
         confidence: of the intervals.
     """
     finds: tuple[Find, ...] = ()
-    asked, hidden = question, [(i, group.name) for i, group in enumerate(question.groups) if group.values is None]
-    known = {i: catalog.groups(question, i) for i, _ in hidden}
+    original, hidden = question, [(i, group.name) for i, group in enumerate(question.groups) if group.values is None]
+    known_groups = {i: catalog.groups(question, i) for i, _ in hidden}
     if spend.delta and hidden and all(question.groups[i].term.type in _PLACEHOLDERS for i, _ in hidden):
         # Keep the same remainder once the groups are known, so that repeating the question is free.
         finds, spend = to_find(hidden, spend, question.rows, catalog.unit)
-        finds = tuple(one for one in finds if known[one.group] is None)
-    for i in (i for i, _ in hidden if known[i] is None):
-        question = _with_values(question, i, _PLACEHOLDERS[asked.groups[i].term.type] if finds else None)
+        finds = tuple(find for find in finds if known_groups[find.group] is None)
+    for i in (i for i, _ in hidden if known_groups[i] is None):
+        question = _with_values(question, i, _PLACEHOLDERS[original.groups[i].term.type] if finds else None)
     notes: list[str] = []
     if hidden:
-        question, notes = fitting(question, {i: found for i, found in known.items() if found is not None})
-    most = most_found(question, [one.group for one in finds]) if finds else _FEW
+        question, notes = fitting(question, {i: values for i, values in known_groups.items() if values is not None})
+    most = most_found(question, [find.group for find in finds]) if finds else _FEW
     if most < _FEW:
         notes.append(f"groups that are found: the {most:,} most frequent are answered, as many as fit")
     plan = make_plan(
@@ -284,20 +284,24 @@ def make_plan(
                 uses[group_set, need] = uses.get((group_set, need), 0) + 1
     bare = _measurements(question, list(uses), unit, secret)
     target, pure = as_noise(spend)
-    planned = _with_noise(bare, [uses[one.group_set, one.need] for one in bare], target, pure)
+    planned = _with_noise(bare, [uses[measurement.group_set, measurement.need] for measurement in bare], target, pure)
     final = []
-    for one in planned:
-        kept = known(one)
-        reused = None if kept is None else replace(one, mechanisms=kept.mechanisms, reused=True, release=kept.id)
-        final.append(reused if reused is not None and reused.as_good_as(one) else one)
-    fresh = [i for i, one in enumerate(final) if not one.reused]
+    for measurement in planned:
+        release = known(measurement)
+        reused = (
+            None
+            if release is None
+            else replace(measurement, mechanisms=release.mechanisms, reused=True, release=release.id)
+        )
+        final.append(reused if reused is not None and reused.as_good_as(measurement) else measurement)
+    fresh = [i for i, measurement in enumerate(final) if not measurement.reused]
     if fresh and len(fresh) < len(final):  # reused releases cost nothing, so the others get their share
         again = _with_noise(
             [bare[i] for i in fresh], [uses[bare[i].group_set, bare[i].need] for i in fresh], target, pure
         )
-        for i, one in zip(fresh, again, strict=True):
-            final[i] = one
-    places = {(one.group_set, one.need): i for i, one in enumerate(final)}
+        for i, measurement in zip(fresh, again, strict=True):
+            final[i] = measurement
+    places = {(measurement.group_set, measurement.need): i for i, measurement in enumerate(final)}
     clipped = [aggregate.clipped for aggregate in question.aggregates if aggregate.clipped]
     capped = [] if question.rows.by_row else [f"one {unit.name} counts for at most {_most(question.rows, unit)} rows"]
     chosen = [_CHOSEN] if question.chooses else []
@@ -336,7 +340,7 @@ def _measurements(
     question: Question, wanted: Sequence[tuple[int, Statistic]], unit: Unit, secret: str
 ) -> list[Measurement]:
     """Return one statement for all counts and sums of a grouping set; trees, votes and people have their own."""
-    found = []
+    measurements = []
     for group_set, members in enumerate(question.sets):
         keys = tuple(
             _key(question.groups[i].name, question.groups[i].term, question.groups[i].values or ()) for i in members
@@ -347,21 +351,21 @@ def _measurements(
         for need in needs:
             if need.kind in ("rows", "sum"):
                 index = None if need.kind == "rows" else sums.index(need)
-                found.append(Measurement(need, group_set, shared, index, need.step / shared.unit_weight))
+                measurements.append(Measurement(need, group_set, shared, index, need.step / shared.unit_weight))
             elif need.kind == "people":
-                found.append(_people(question, need, group_set, keys, unit))
+                measurements.append(_people(question, need, group_set, keys, unit))
             elif need.kind == "values":
-                found.append(_values(question, need, group_set, keys, unit, secret))
+                measurements.append(_values(question, need, group_set, keys, unit, secret))
             else:
                 assert need.extra is not None
-                own = _sums(question, (*keys, need.extra), (), unit)
+                extra_sums = _sums(question, (*keys, need.extra), (), unit)
                 sizes = _levels(len(need.extra.values)) if need.kind == "tree" else ()
-                if own.cells > discovery.MOST_CELLS:
+                if extra_sums.cells > discovery.MOST_CELLS:
                     raise QueryRefused(
-                        f"{need.label} in {own.cells:,} cells is too much for one question. Group by less."
+                        f"{need.label} in {extra_sums.cells:,} cells is too much for one question. Group by less."
                     )
-                found.append(Measurement(need, group_set, own, None, 1 / own.unit_weight, sizes))
-    return found
+                measurements.append(Measurement(need, group_set, extra_sums, None, 1 / extra_sums.unit_weight, sizes))
+    return measurements
 
 
 class _Same:
@@ -454,21 +458,21 @@ def _with_noise(bare: Sequence[Measurement], uses: Sequence[int], target: Loss, 
     weights = [Fraction(round(2**20 * use ** (1 / 3 if pure else 1 / 2))) for use in uses]
     total = sum(weights)
     return [
-        _noised(one, replace(target, amount=target.amount * weight / total))
-        for one, weight in zip(bare, weights, strict=True)
+        _noised(measurement, replace(target, amount=target.amount * weight / total))
+        for measurement, weight in zip(bare, weights, strict=True)
     ]
 
 
-def _noised(one: Measurement, share: Loss) -> Measurement:
-    same_neighbours(one.sensitivity, share)
-    each = share.split(one.parts)
-    if one.need.kind == "vote":
-        chooser = PermuteAndFlip.for_loss(one.sensitivity, each, monotone=True)
-        return replace(one, mechanisms=(EachGroup(chooser),))  # type: ignore[arg-type]
+def _noised(measurement: Measurement, share: Loss) -> Measurement:
+    same_neighbours(measurement.sensitivity, share)
+    each = share.split(measurement.parts)
+    if measurement.need.kind == "vote":
+        chooser = PermuteAndFlip.for_loss(measurement.sensitivity, each, monotone=True)
+        return replace(measurement, mechanisms=(EachGroup(chooser),))  # type: ignore[arg-type]
     kind: type[DiscreteLaplace] | type[DiscreteGaussian] = DiscreteLaplace if share.is_pure else DiscreteGaussian
-    size: Any = one.sensitivity
-    if one.need.kind == "people" and not share.is_pure and one.sums.max_rows:
+    size: Any = measurement.sensitivity
+    if measurement.need.kind == "people" and not share.is_pure and measurement.sums.max_rows:
         # A person counts at most once in each of max_groups groups: L2 norm sqrt(max_groups), not max_groups.
-        size = root_above(one.sums.max_rows) * one.sums.unit_weight
+        size = root_above(measurement.sums.max_rows) * measurement.sums.unit_weight
     mechanism: Mechanism = kind.for_loss(size, each)
-    return replace(one, mechanisms=(mechanism,) * one.parts)
+    return replace(measurement, mechanisms=(mechanism,) * measurement.parts)

@@ -42,7 +42,7 @@ _MOST_CORNERS = 4
 def check_arrangement(question: Question) -> None:
     """Refuse an answer that could not be arranged, before anything is charged."""
     scope = _post_scope(question)
-    for node in (*(output.node for output in question.outputs), *(one.this for one in question.order)):
+    for node in (*(output.node for output in question.outputs), *(ordered.this for ordered in question.order)):
         compile_term(node, scope)
     if question.having is not None and compile_term(question.having, scope).type != "boolean":
         raise QueryRefused("HAVING needs a condition, such as COUNT(*) > 100.")
@@ -56,19 +56,19 @@ def arrange(plan: Plan, estimates: Callable[[Fraction], list[list[Estimate]]]) -
         estimates: for a confidence, an estimate of each aggregate for each grouping set.
     """
     question = plan.question
-    found = estimates(Fraction(plan.confidence))
-    base = _base(question, found, "value")
-    limited = found if plan.interval_confidence == Fraction(plan.confidence) else estimates(plan.interval_confidence)
+    per_set = estimates(Fraction(plan.confidence))
+    base = _base(question, per_set, "value")
+    limited = per_set if plan.interval_confidence == Fraction(plan.confidence) else estimates(plan.interval_confidence)
     engine = _Arithmetic()
-    kept = _kept_rows(engine, base, question)
+    rows = _kept_rows(engine, base, question)
     columns: dict[str, Any] = {}
     for output in question.outputs:
-        columns[output.name] = _pick(_evaluate(engine, base, question, output.node), kept)
+        columns[output.name] = _pick(_evaluate(engine, base, question, output.node), rows)
         limits = _limits(engine, plan, limited, estimates, output.node, output.aggregate)
         if limits is not None:
-            low, high = (_pick(_column(end), kept) for end in limits)
+            low, high = (_pick(_column(end), rows) for end in limits)
             columns[f"{output.name}_low"], columns[f"{output.name}_high"] = low, high
-    notes = list(dict.fromkeys(one.note for group in found for one in group if one.note))
+    notes = list(dict.fromkeys(estimate.note for group in per_set for estimate in group if estimate.note))
     return pa.table(columns), notes
 
 
@@ -96,27 +96,27 @@ def _column(values: Any) -> pa.Array:
     return pa.array(values, from_pandas=True)
 
 
-def _pick(column: Any, kept: pa.Array | None) -> Any:
-    return column if kept is None else column.take(kept)
+def _pick(column: Any, rows: pa.Array | None) -> Any:
+    return column if rows is None else column.take(rows)
 
 
-def _base(question: Question, found: Sequence[Sequence[Estimate]], which: str) -> pa.Table:
+def _base(question: Question, per_set: Sequence[Sequence[Estimate]], which: str) -> pa.Table:
     """Return one row for each group of each grouping set: keys k0 …, aggregates a0 …, and a row number."""
     keys: list[list[Any]] = [[] for _ in question.groups]
     aggregates: list[list[Any]] = [[] for _ in question.aggregates]
-    for members, estimates in zip(question.sets, found, strict=True):
+    for members, estimates in zip(question.sets, per_set, strict=True):
         sizes = [len(question.groups[i].values or ()) for i in members]
         cells = math.prod(sizes)
         places = np.unravel_index(np.arange(cells), sizes) if members else ()
         for i, group in enumerate(question.groups):
             values = group.values or ()
-            whole = _numbers(values) if isinstance(values, range) else list(values)
-            listed = pa.array([None] if i not in members else whole, _TYPES[group.term.type])
+            all_values = _numbers(values) if isinstance(values, range) else list(values)
+            listed = pa.array([None] if i not in members else all_values, _TYPES[group.term.type])
             at = places[members.index(i)] if i in members else np.zeros(cells, dtype=np.int64)
             keys[i].append(listed.take(pa.array(at)))
-        for j, one in enumerate(estimates):
-            known = getattr(one, which)  # an aggregate without limits does not enter expressions over limits
-            aggregates[j].append(_column(one.value if known is None else known))
+        for j, estimate in enumerate(estimates):
+            number = getattr(estimate, which)  # an aggregate without limits does not enter expressions over limits
+            aggregates[j].append(_column(estimate.value if number is None else number))
     columns = {f"k{i}": pa.chunked_array(parts) for i, parts in enumerate(keys)}
     columns |= {f"a{j}": pa.chunked_array(parts) for j, parts in enumerate(aggregates)}
     rows = len(columns["a0"])
@@ -163,9 +163,11 @@ def _kept_rows(engine: _Arithmetic, base: pa.Table, question: Question) -> pa.Ar
         if condition.type != "boolean":
             raise QueryRefused("HAVING needs a condition, such as COUNT(*) > 100.")
         query = query.where(condition.sql)
-    for one in question.order:
-        term = compile_term(one.this, scope)
-        query = query.order_by(exp.Ordered(this=term.sql, **{key: one.args[key] for key in ("desc", "nulls_first")}))
+    for ordered in question.order:
+        term = compile_term(ordered.this, scope)
+        query = query.order_by(
+            exp.Ordered(this=term.sql, **{key: ordered.args[key] for key in ("desc", "nulls_first")})
+        )
     query = query.order_by(exp.column(internal("row"), quoted=True))
     if question.limit is not None:
         query = query.limit(question.limit)
@@ -175,28 +177,28 @@ def _kept_rows(engine: _Arithmetic, base: pa.Table, question: Question) -> pa.Ar
 def _limits(
     engine: _Arithmetic,
     plan: Plan,
-    found: list[list[Estimate]],
+    per_set: list[list[Estimate]],
     estimates: Callable[[Fraction], list[list[Estimate]]],
     node: exp.Expression,
     aggregate: int | None,
 ) -> tuple[Any, Any] | None:
     """Return the limits of one column: the aggregate's own, or the extremes of an expression over its limits."""
     if aggregate is not None:
-        if any(group[aggregate].low is None for group in found):
+        if any(group[aggregate].low is None for group in per_set):
             return None
-        return tuple(np.concatenate([getattr(group[aggregate], end) for group in found]) for end in ("low", "high"))  # type: ignore[return-value]
-    named = [int(one.name[1:]) for one in node.find_all(exp.Column) if one.name.startswith("a")]
+        return tuple(np.concatenate([getattr(group[aggregate], end) for group in per_set]) for end in ("low", "high"))  # type: ignore[return-value]
+    named = [int(column.name[1:]) for column in node.find_all(exp.Column) if column.name.startswith("a")]
     used = sorted(set(named))
     # An aggregate that occurs twice, as in COUNT(*) * COUNT(*), may have its extreme between the corners.
     if (
         not used
         or len(named) > len(used)
         or len(used) > _MOST_CORNERS
-        or any(group[i].low is None for group in found for i in used)
+        or any(group[i].low is None for group in per_set for i in used)
     ):
         return None
     allowed = exp.Add | exp.Sub | exp.Mul | exp.Div | exp.Neg | exp.Column | exp.Literal | exp.Paren | exp.Identifier
-    if not all(isinstance(one, allowed) for one in node.walk()):
+    if not all(isinstance(child, allowed) for child in node.walk()):
         return None
     # Sums, products and quotients are monotone in each argument, so the extremes are at corners of the box.
     wider = estimates(1 - (1 - plan.interval_confidence) / len(used))
@@ -215,8 +217,8 @@ def _limits(
 def _denominators_keep_sign(ends: dict[str, pa.Table], node: exp.Expression) -> Any:
     """Return True where every divisor is one aggregate or constant with limits on one side of zero."""
     safe: Any = np.ones(ends["low"].num_rows, dtype=bool)
-    for one in node.find_all(exp.Div):
-        divisor = one.expression.unnest()
+    for division in node.find_all(exp.Div):
+        divisor = division.expression.unnest()
         if isinstance(divisor, exp.Literal):
             continue
         if not isinstance(divisor, exp.Column):
@@ -240,17 +242,17 @@ def _denominators_keep_sign(ends: dict[str, pa.Table], node: exp.Expression) -> 
 
 def consistent(plan: Plan, values: Sequence[list[Any]]) -> list[list[Any]]:
     """Return the values with counts and sums made consistent over nested grouping sets."""
-    made = [list(one) for one in values]
+    adjusted = [list(parts) for parts in values]
     needs = {need for _, need in plan.needs if need.kind in ("rows", "sum")}
     for order in _nested(plan.question):
         for need in needs:
             places = [plan.needs[group_set, need] for group_set in order]
-            shapes = [plan.measurements[place].sums.cells for place in places]
-            levels = [np.asarray(made[place][0], dtype=np.float64) for place in places]
-            variances = [plan.measurements[place].variance for place in places]
-            for place, level in zip(places, _least_squares(levels, variances, shapes), strict=True):
-                made[place][0] = level
-    return made
+            shapes = [plan.measurements[index].sums.cells for index in places]
+            levels = [np.asarray(adjusted[index][0], dtype=np.float64) for index in places]
+            variances = [plan.measurements[index].variance for index in places]
+            for index, level in zip(places, _least_squares(levels, variances, shapes), strict=True):
+                adjusted[index][0] = level
+    return adjusted
 
 
 def _nested(question: Question) -> list[list[int]]:

@@ -142,8 +142,10 @@ def suggestions(text: str, schema: Schema, commands: Sequence[str]) -> tuple[str
         return typed, _beginning(typed, [value.replace("'", "''") + "'" for value in _categories(before, schema)])
     qualified = re.search(r"(\w+)\.(\w*)$", text)
     if qualified:
-        known = next((columns for name, columns in tables.items() if name.lower() == qualified[1].lower()), None)
-        return qualified[2], _beginning(qualified[2], _all(tables) if known is None else list(map(_name, known)))
+        column_names = next((columns for name, columns in tables.items() if name.lower() == qualified[1].lower()), None)
+        return qualified[2], _beginning(
+            qualified[2], _all(tables) if column_names is None else list(map(_name, column_names))
+        )
     typed = re.search(r"\w*$", text)[0]  # type: ignore[index]
     if re.search(r"(\bFROM|\bJOIN|\\schema)\s+\w*$", text, re.IGNORECASE):
         return typed, _beginning(typed, list(map(_name, tables)))

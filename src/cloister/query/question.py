@@ -76,8 +76,8 @@ class Question:
         """True if rows of the answer are selected by noisy numbers: by HAVING, or by ORDER BY and LIMIT."""
         by = [] if self.having is None else [self.having]
         if self.limit is not None and self.limit < self.cells:
-            by += [one.this for one in self.order]
-        return any(_is_noisy(one) for node in by for one in node.find_all(exp.Column))
+            by += [ordered.this for ordered in self.order]
+        return any(_is_noisy(column) for node in by for column in node.find_all(exp.Column))
 
 
 def _is_noisy(column: exp.Column) -> bool:
@@ -110,7 +110,8 @@ def ask(
     having = query.args.get("having")
     condition = rewrite(having.this) if having is not None else None
     order = tuple(
-        _ordered(one, rewrite, outputs) for one in (query.args["order"].expressions if query.args.get("order") else ())
+        _ordered(ordered, rewrite, outputs)
+        for ordered in (query.args["order"].expressions if query.args.get("order") else ())
     )
     if not rewrite.aggregates:
         raise QueryRefused("rows are never shown. Ask for an aggregate: COUNT(*), AVG(x) … GROUP BY y.")
@@ -135,17 +136,19 @@ def _parse(sql: str) -> exp.Select:
         raise
     except Exception:  # any other parser failure also means that the text was not understood
         raise QueryRefused("this is not SQL that we understand. Start from SELECT COUNT(*) FROM a_table.") from None
-    asked = [one for one in parsed if one is not None and not isinstance(one, exp.Semicolon)]  # a comment at the end
-    if len(asked) != 1 or not isinstance(asked[0], exp.Select):
+    statements = [  # without a comment at the end
+        statement for statement in parsed if statement is not None and not isinstance(statement, exp.Semicolon)
+    ]
+    if len(statements) != 1 or not isinstance(statements[0], exp.Select):
         raise QueryRefused("ask one SELECT at a time; nothing else is offered.")
-    if _depth(asked[0]) > _DEEPEST:
+    if _depth(statements[0]) > _DEEPEST:
         raise QueryRefused("this question is nested too deeply. Use IN lists, fewer steps, or a WITH query.")
-    for node in asked[0].walk():
+    for node in statements[0].walk():
         node.pop_comments()  # they would be written into the engine's statement
-    refuse_reserved(asked[0])
-    refuse_unread(asked[0])
-    refuse_dropped(tokens, asked[0])
-    return asked[0]
+    refuse_reserved(statements[0])
+    refuse_unread(statements[0])
+    refuse_dropped(tokens, statements[0])
+    return statements[0]
 
 
 def _depth(query: exp.Expression) -> int:
@@ -165,7 +168,7 @@ def _used_columns(query: exp.Select) -> frozenset[str] | None:
     return (
         None
         if stars
-        else frozenset(name.lower() for name in (*(one.name for one in query.find_all(exp.Column)), *joined))
+        else frozenset(name.lower() for name in (*(column.name for column in query.find_all(exp.Column)), *joined))
     )
 
 
@@ -240,10 +243,10 @@ def _groups(query: exp.Select, scope: Scope) -> tuple[tuple[Group, ...], tuple[t
         if isinstance(node, exp.Rollup | exp.GroupingSets) and (rolled or sets):
             raise QueryRefused("ROLLUP and GROUPING SETS are offered once in a question.")
         if isinstance(node, exp.Rollup):
-            rolled = [place(one) for one in node.expressions]
+            rolled = [place(key) for key in node.expressions]
         elif isinstance(node, exp.GroupingSets):
             sets = [
-                [place(one) for one in (part.expressions if isinstance(part, exp.Tuple) else [part.unnest()])]
+                [place(key) for key in (part.expressions if isinstance(part, exp.Tuple) else [part.unnest()])]
                 for part in node.expressions
             ]
         elif isinstance(node, exp.Cube):
@@ -254,7 +257,7 @@ def _groups(query: exp.Select, scope: Scope) -> tuple[tuple[Group, ...], tuple[t
         if clause.args.get(extra):
             raise QueryRefused(f"GROUP BY {extra.upper()} is written ROLLUP (a, b) or GROUPING SETS ((a), (b)).")
     chosen = [*(rolled[:n] for n in range(len(rolled), -1, -1))] if rolled else sets or [[]]
-    return tuple(groups), tuple(tuple(dict.fromkeys([*plain, *one])) for one in chosen)
+    return tuple(groups), tuple(tuple(dict.fromkeys([*plain, *members])) for members in chosen)
 
 
 def _resolve(node: exp.Expression, query: exp.Select, named: dict[str, exp.Expression], scope: Scope) -> exp.Expression:
@@ -262,8 +265,8 @@ def _resolve(node: exp.Expression, query: exp.Select, named: dict[str, exp.Expre
         index = int(node.this)
         if not 1 <= index <= len(query.expressions):
             raise QueryRefused("GROUP BY 1 means the first column shown; there is none of that number.")
-        shown: exp.Expression = query.expressions[index - 1]
-        return shown.this if isinstance(shown, exp.Alias) else shown
+        output: exp.Expression = query.expressions[index - 1]
+        return output.this if isinstance(output, exp.Alias) else output
     if isinstance(node, exp.Column) and not node.table and node.name.lower() in named:
         try:
             scope(node)
@@ -273,13 +276,15 @@ def _resolve(node: exp.Expression, query: exp.Select, named: dict[str, exp.Expre
 
 
 def _group(node: exp.Expression, term: Expression, listed: dict[str, tuple[Any, ...]], query: exp.Select) -> Group:
-    name = next((one.alias for one in query.expressions if isinstance(one, exp.Alias) and one.this == node), "")
+    name = next(
+        (output.alias for output in query.expressions if isinstance(output, exp.Alias) and output.this == node), ""
+    )
     name = name or node.sql(dialect="duckdb").lower()
     values = listed.get(term.sql.sql())
-    known = term.domain()
+    domain = term.domain()
     if values is not None and term.values is not None:
         values = tuple(value for value in values if value in term.values)
-    return Group(name, term, values if values is not None else known)
+    return Group(name, term, values if values is not None else domain)
 
 
 def _listed_values(query: exp.Select, scope: Scope) -> dict[str, tuple[Any, ...]]:
@@ -295,14 +300,20 @@ def _listed_values(query: exp.Select, scope: Scope) -> dict[str, tuple[Any, ...]
             constants = part.expressions
         elif isinstance(part, exp.EQ):
             constants = [part.expression]
-        if constants and isinstance(part.this, exp.Column) and all(isinstance(one, exp.Literal) for one in constants):
+        if (
+            constants
+            and isinstance(part.this, exp.Column)
+            and all(isinstance(constant, exp.Literal) for constant in constants)
+        ):
             term = scope(part.this)
             if term.type in ("text", "integer"):
                 read: Callable[[str], Any] = str if term.type == "text" else int
                 try:
-                    values = dict.fromkeys(read(one.this) for one in constants)
+                    values = dict.fromkeys(read(constant.this) for constant in constants)
                     # An integer column never holds a number beyond 64 bits.
-                    listed[term.sql.sql()] = tuple(one for one in values if isinstance(one, str) or abs(one) < 2**63)
+                    listed[term.sql.sql()] = tuple(
+                        value for value in values if isinstance(value, str) or abs(value) < 2**63
+                    )
                 except ValueError:
                     continue
     return listed

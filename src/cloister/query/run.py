@@ -96,11 +96,11 @@ def answer_plan(
             "this plan was made for another dataset, another view of it, or another reader. Plan the question here."
         )
     record.refresh()
-    seen = record.snapshot()  # price and answer come from this one snapshot, whatever other threads enter
-    if plan.basis != (seen.number, id(plan.question)):  # the record has grown since, or the question changed
-        plan = _again(plan, catalog, seen)
+    snapshot = record.snapshot()  # price and answer come from this one snapshot, whatever other threads enter
+    if plan.basis != (snapshot.number, id(plan.question)):  # the record has grown since, or the question changed
+        plan = _again(plan, catalog, snapshot)
     rehearse(plan)  # its question may have been replaced, or its groups found, since it was made
-    terms = [plan.question.groups[one.group].term for one in plan.finds]
+    terms = [plan.question.groups[find.group].term for find in plan.finds]
     searches = [keys_sql(plan.question.rows, term, catalog.unit, "…", catalog.dialect) for term in terms]
     for statement in (*searches, *plan.statements()):  # one that the engine rejects costs nothing
         catalog.engine.prepare(statement)
@@ -114,46 +114,46 @@ def answer_plan(
             reader=payers.reader,
             version=catalog.version,
             source=source,
-            record=seen.values,
+            record=snapshot.values,
             keep=record.keep,
         )
     except OverBudget as error:
         raise _explained(error, payers.account, plan.spend) from None
 
 
-def _again(plan: Plan, catalog: Catalog, seen: Snapshot) -> Plan:
+def _again(plan: Plan, catalog: Catalog, snapshot: Snapshot) -> Plan:
     if plan.finds:  # it was laid out for a placeholder: start again from the original question
         assert plan.loss is not None
-        return plan_question(catalog.ask(plan.question.text), plan.loss, catalog, seen, plan.confidence)
-    again = plan_question(plan.question, plan.spend, catalog, seen, plan.confidence)
+        return plan_question(catalog.ask(plan.question.text), plan.loss, catalog, snapshot, plan.confidence)
+    again = plan_question(plan.question, plan.spend, catalog, snapshot, plan.confidence)
     return replace(again, notes=tuple(dict.fromkeys([*again.notes, *plan.notes])))
 
 
 def _find_then_run(plan: Plan, catalog: Catalog, payers: Payers, record: AnswerCache, source: Source | None) -> Answer:
     """Find a query's groups, then count in them. Two charges: the second read depends on the first answer."""
-    question, notes, receipts, told = plan.question, list[str](), list[Receipt](), dict[int, Found]()
+    question, notes, receipts, found_groups = plan.question, list[str](), list[Receipt](), dict[int, Found]()
     assert plan.loss is not None
     for account in payers.accounts:  # do not start a search whose result could not be used
         payers.account.book.balance(account.rules.key).add(account.price(plan.loss))
     for find in plan.finds:
-        found = find_groups(question, find, catalog, payers, source)
-        told[find.group] = found.value
-        if found.private and found.value:
-            catalog.keep_groups(question, find.group, found.value)
-        assert found.receipt is not None
-        receipts.append(found.receipt)
-        entry = found.receipt.body["ledger"]["entry"]
+        release = find_groups(question, find, catalog, payers, source)
+        found_groups[find.group] = release.value
+        if release.private and release.value:
+            catalog.keep_groups(question, find.group, release.value)
+        assert release.receipt is not None
+        receipts.append(release.receipt)
+        entry = release.receipt.body["ledger"]["entry"]
         notes.append(f"{find} (entry {entry} of the ledger); rows of other groups are left out")
-    if not all(told.values()):
+    if not all(found_groups.values()):
         return nothing_found(plan, notes, receipts)
     for i, group in enumerate(question.groups):  # groups known before count towards the same limit
-        known = None if group.complete else catalog.groups(question, i)
-        told |= {} if known is None else {i: known}
-    question, left_out = fitting(question, told)
+        values = None if group.complete else catalog.groups(question, i)
+        found_groups |= {} if values is None else {i: values}
+    question, left_out = fitting(question, found_groups)
     notes += left_out
     then = plan_question(question, plan.spend, catalog, record.snapshot(), plan.confidence)
     answer = answer_plan(then, catalog, payers, record, source=source)
-    loss = sum((one.mechanism.loss for one in plan.finds), start=answer.loss)
+    loss = sum((find.mechanism.loss for find in plan.finds), start=answer.loss)
     return replace(answer, loss=loss, notes=(*notes, *answer.notes), search=tuple(receipts))
 
 
@@ -161,12 +161,14 @@ def _explained(error: OverBudget, account: Account, spend: Loss) -> OverBudget:
     """Return the refusal, with a hint if a pure epsilon was to be paid by an account that adds rho."""
     if account.kind == "pure" or spend.measure != "epsilon" or spend.delta:
         return error
-    said = str(error).removeprefix(f"{error.code}: ")
-    said += f" This account adds up in rho, and a pure {spend} costs much of it."
+    message = str(error).removeprefix(f"{error.code}: ")
+    message += f" This account adds up in rho, and a pure {spend} costs much of it."
     if account.left.delta > _SMALL_DELTA:
         with_delta = Loss("epsilon", spend.amount, _SMALL_DELTA, spend.relation)
-        said += f" With a delta it costs {as_noise(with_delta)[0]}: write 'epsilon {show(spend.amount)}, delta 1e-9'."
-    explained = OverBudget(said)
+        message += (
+            f" With a delta it costs {as_noise(with_delta)[0]}: write 'epsilon {show(spend.amount)}, delta 1e-9'."
+        )
+    explained = OverBudget(message)
     explained.decision = error.decision
     return explained
 
@@ -180,12 +182,12 @@ def rehearse(plan: Plan) -> None:
     Raises:
         QueryRefused: the answer could not be arranged.
     """
-    groups = tuple(replace(one, values=(one.values or ())[-1:]) for one in plan.question.groups)
+    groups = tuple(replace(group, values=(group.values or ())[-1:]) for group in plan.question.groups)
     short = replace(plan, question=replace(plan.question, groups=groups))
-    made = [_made_up(one) for one in plan.measurements]
+    zeros = [_made_up(measurement) for measurement in plan.measurements]
     try:
-        arrange(short, lambda confidence: _estimates(short, made, confidence))
-        _estimates(short, made, plan.interval_confidence)  # stricter: it covers all groups that really exist
+        arrange(short, lambda confidence: _estimates(short, zeros, confidence))
+        _estimates(short, zeros, plan.interval_confidence)  # stricter: it covers all groups that really exist
     except CloisterError:
         raise
     except Exception:  # the numbers were made up, but an engine's message is not for analysts
@@ -194,11 +196,11 @@ def rehearse(plan: Plan) -> None:
         ) from None
 
 
-def _made_up(one: Measurement) -> list[Any]:
+def _made_up(measurement: Measurement) -> list[Any]:
     """Return a possible release of a measurement for one group."""
-    if one.need.kind == "vote":
+    if measurement.need.kind == "vote":
         return [[0]]
-    return [np.zeros((1, size)) for size in one.sizes] or [np.zeros(1)]
+    return [np.zeros((1, size)) for size in measurement.sizes] or [np.zeros(1)]
 
 
 def run_plan(
@@ -227,22 +229,24 @@ def run_plan(
     Privacy: the plan's loss, for its unit, add/remove. Audited in tests/statistical/test_query_audits.py.
     """
     # First the values to be returned, then their price: another thread may replace a release in between.
-    held = [record(one) if one.reused and record is not None else None for one in plan.measurements]
+    recorded = [
+        record(measurement) if measurement.reused and record is not None else None for measurement in plan.measurements
+    ]
     noisy, receipt = _measured(plan, engine, account, reader, version, source)
     fresh = iter(noisy)
     values: list[list[Any]] = []
-    for one, known in zip(plan.measurements, held, strict=True):
-        if known is not None:
-            values.append(known)
+    for measurement, old_values in zip(plan.measurements, recorded, strict=True):
+        if old_values is not None:
+            values.append(old_values)
             continue
-        got = [next(fresh) for _ in one.mechanisms]
+        got = [next(fresh) for _ in measurement.mechanisms]
         values.append(got)
         if keep is not None and (source or SYSTEM).private:  # seeded noise is no release
-            keep(one, got)
+            keep(measurement, got)
     if reader is not None:
         reader.received.add(
-            one.release or made_release(one, version, got).id
-            for one, got in zip(plan.measurements, values, strict=True)
+            measurement.release or made_release(measurement, version, got).id
+            for measurement, got in zip(plan.measurements, values, strict=True)
         )
     agreed = consistent(plan, values)
     table, notes = arrange(plan, lambda confidence: _estimates(plan, agreed, confidence, values))
@@ -272,7 +276,7 @@ def nothing_found(plan: Plan, notes: Sequence[str], receipts: Sequence[Receipt])
     names = tuple(output.name for output in plan.question.outputs)
     return Answer(
         value=pa.table({name: pa.nulls(0) for name in names}),
-        loss=sum((one.mechanism.loss for one in plan.finds[1:]), start=plan.finds[0].mechanism.loss),
+        loss=sum((find.mechanism.loss for find in plan.finds[1:]), start=plan.finds[0].mechanism.loss),
         unit=plan.unit,
         mechanism="thresholded",
         parameters={},
@@ -319,14 +323,14 @@ def _look(plan: Plan, engine: Engine) -> list[NDArray[Any]]:
     """Return the exact integers behind every mechanism. One statement for all counts and sums of a grouping set."""
     done: dict[int, list[NDArray[Any]]] = {}  # by identity: comparing expressions ignores the case of some text
     statistics = []
-    for one in plan.new:
-        if id(one.sums) not in done:
-            done[id(one.sums)] = one.sums.run(engine)
-        whole = done[id(one.sums)][0 if one.index is None else one.index + 1]
-        if one.need.kind in ("tree", "vote"):
-            assert one.need.extra is not None
-            whole = whole.reshape(-1, len(one.need.extra.values))
-        statistics += _tree_levels(whole, one.sizes) if one.sizes else [whole]
+    for measurement in plan.new:
+        if id(measurement.sums) not in done:
+            done[id(measurement.sums)] = measurement.sums.run(engine)
+        integers = done[id(measurement.sums)][0 if measurement.index is None else measurement.index + 1]
+        if measurement.need.kind in ("tree", "vote"):
+            assert measurement.need.extra is not None
+            integers = integers.reshape(-1, len(measurement.need.extra.values))
+        statistics += _tree_levels(integers, measurement.sizes) if measurement.sizes else [integers]
     return statistics
 
 
@@ -381,16 +385,23 @@ def _estimate(
         levels = tuple(np.asarray(level, dtype=np.float64) * first.unit for level in values[places[0]])
         result: Estimate = aggregate.estimate(Tree(levels, first.mechanisms, first.need.leaves, first.unit), confidence)  # type: ignore[arg-type]
         return result
-    noisy = [_noisy(plan.measurements[place], values[place][0], before[place][0], plan.size_hint) for place in places]
+    noisy = [_noisy(plan.measurements[index], values[index][0], before[index][0], plan.size_hint) for index in places]
     answer: Estimate = aggregate.estimate(noisy, confidence)
     return answer
 
 
-def _noisy(one: Measurement, value: Any, measured: Any, rows: int | None) -> Noisy:
+def _noisy(measurement: Measurement, value: Any, measured: Any, rows: int | None) -> Noisy:
     """Return a measured statistic for the estimators.
 
     Args:
         rows: the public number of rows of the smallest private table; each of its units counts for so many at most.
     """
-    shown, before = (np.asarray(numbers, dtype=np.float64) * one.unit for numbers in (value, measured))
-    return Noisy(shown, before, one.mechanisms[0], one.unit, one.need.rounding, one.most_rows(rows))  # type: ignore[arg-type]
+    after, before = (np.asarray(numbers, dtype=np.float64) * measurement.unit for numbers in (value, measured))
+    return Noisy(
+        after,
+        before,
+        measurement.mechanisms[0],  # type: ignore[arg-type]
+        measurement.unit,
+        measurement.need.rounding,
+        measurement.most_rows(rows),
+    )

@@ -166,11 +166,14 @@ class Shell:
         self._grid(["table", "protects", "columns"], rows)
 
     def _schema(self, name: str) -> None:
-        tables = {known.lower(): table for known, table in self.dataset.schema.tables.items()}
+        tables = {table_name.lower(): table for table_name, table in self.dataset.schema.tables.items()}
         table = tables.get(name.lower())
         if table is None:
             raise BadInput(f"write \\schema and one of: {', '.join(self.dataset.schema.tables)}.")
-        rows = [[one.name, one.type, _facts(one), "" if one.nullable else "never"] for one in table.columns.values()]
+        rows = [
+            [column.name, column.type, _facts(column), "" if column.nullable else "never"]
+            for column in table.columns.values()
+        ]
         unit = [[table.unit, "", f"names one {self.dataset.schema.unit.name}", "never"]] if table.unit else []
         self._grid(["column", "type", "public", "NULL"], [*unit, *rows])
 

@@ -73,10 +73,10 @@ def parse(text: str, *, composed: bool = False) -> tuple[list[Token], list[Any]]
 
 def parse_condition(text: str) -> Any:
     """Parse one expression of DuckDB's SQL, as `parse` parses statements."""
-    (found,) = _read(_tokens(text), text, exp.Condition)
-    if found is None:
+    (condition,) = _read(_tokens(text), text, exp.Condition)
+    if condition is None:
         raise QueryRefused("there is no expression.")
-    return found
+    return condition
 
 
 def is_text(text: str) -> bool:
@@ -188,7 +188,9 @@ def refuse_dropped(tokens: Sequence[Token], query: exp.Expression) -> None:
 
     Every constant, quoted name and plain argument of the text must be in the tree.
     """
-    kept = Counter(str(text).lower() for node in query.walk() if isinstance(text := node.args.get("this"), str | int))
+    remaining = Counter(
+        str(text).lower() for node in query.walk() if isinstance(text := node.args.get("this"), str | int)
+    )
     ends = (TokenType.COMMA, TokenType.R_PAREN)
     for before, token, after in zip([None, *tokens], tokens, [*tokens[1:], None], strict=False):
         constant = token.token_type in (TokenType.NUMBER, TokenType.STRING, TokenType.IDENTIFIER)
@@ -197,10 +199,12 @@ def refuse_dropped(tokens: Sequence[Token], query: exp.Expression) -> None:
         if not (constant or argument):
             continue
         text = token.text.lower()
-        found = next((one for one in (text, f"0.{text}", f".{text}") if kept[one]), None)  # .5 is two tokens
-        if found is None:
+        match = next(
+            (spelling for spelling in (text, f"0.{text}", f".{text}") if remaining[spelling]), None
+        )  # .5 is two tokens
+        if match is None:
             raise QueryRefused(f"{token.text[:60]} would be passed over where it stands. Leave it out.")
-        kept[found] -= 1
+        remaining[match] -= 1
 
 
 def refuse_reserved(query: exp.Expression) -> None:
@@ -219,7 +223,7 @@ def refuse_cut(query: exp.Expression, say: Dialect) -> None:
 
     The engine never receives the column names of the answer.
     """
-    answer = {one.alias for one in query.expressions if isinstance(one, exp.Alias)}
+    answer = {output.alias for output in query.expressions if isinstance(output, exp.Alias)}
     for name in query.find_all(exp.Identifier):
         if name.name not in answer and say.is_cut(name.name):
             raise QueryRefused(

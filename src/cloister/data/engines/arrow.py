@@ -48,7 +48,7 @@ def datasets_of(dataset: Any) -> list[Any]:
     from pyarrow.dataset import CsvFileFormat, JsonFileFormat
 
     if getattr(dataset, "children", None):
-        return [one for child in dataset.children for one in datasets_of(child)]
+        return [leaf for child in dataset.children for leaf in datasets_of(child)]
     if isinstance(getattr(dataset, "format", None), CsvFileFormat | JsonFileFormat):
         raise BadSource("an Arrow dataset of CSV or JSON files stops at a line that does not read. Save it as Parquet.")
     return [dataset]
@@ -88,10 +88,12 @@ def parts_of(dataset: Any, facts: Table | None) -> Iterator[Part]:
         kinds = [(field.name, str(field.type)) for field in fragment.physical_schema]
         alike.setdefault(repr(kinds), []).append(fragment)
     for some in alike.values():
-        own = some[0].physical_schema
+        schema = some[0].physical_schema
         # Columns that only the paths contain have the dataset's type.
-        paths = {field.name: (field.type, "{0}") for field in dataset.schema if field.name not in own.names}
-        passed = _all_passed(own, facts) | {name: one for name, one in paths.items() if _is_wanted(name, facts)}
+        paths = {field.name: (field.type, "{0}") for field in dataset.schema if field.name not in schema.names}
+        passed = _all_passed(schema, facts) | {
+            name: column for name, column in paths.items() if _is_wanted(name, facts)
+        }
         fields = pa.schema([(name, kind) for name, (kind, _) in passed.items()])
         yield Part(FileSystemDataset(some, fields, dataset.format, dataset.filesystem), _read(passed))
 
@@ -142,6 +144,6 @@ def known_to_duckdb(name: str, kind: Any) -> Any:
     if pa.types.is_decimal256(kind):  # DuckDB reads numbers from text
         return pa.large_string()
     inner = [kind.field(i).type for i in range(kind.num_fields)] if pa.types.is_nested(kind) else []
-    if pa.types.is_union(kind) or any(known_to_duckdb(name, one) != one for one in inner):
+    if pa.types.is_union(kind) or any(known_to_duckdb(name, child) != child for child in inner):
         raise BadSource(f"the column {name:.60} is {kind!s:.60}, which cannot be read. Save it as plain values.")
     return kind

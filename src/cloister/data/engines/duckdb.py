@@ -102,8 +102,8 @@ class DuckDB:
         """Add a CSV file. Its first line names the columns and shows the separator; all columns are text."""
         separator, names = _header(path)
         columns = ", ".join(f"{self._say.text(column)}: 'VARCHAR'" for column in names)
-        place, option = self._file(path), f"delim = {self._say.text(separator)}, columns = {{{columns}}}, {_CSV}"
-        self._add(name, f"SELECT * FROM read_csv({place}, {option})")  # noqa: S608
+        file, option = self._file(path), f"delim = {self._say.text(separator)}, columns = {{{columns}}}, {_CSV}"
+        self._add(name, f"SELECT * FROM read_csv({file}, {option})")  # noqa: S608
 
     def add_pinned(self, name: str, table: "PinnedTable", facts: Table | None = None) -> None:
         """Add Parquet files that are held open, read as by `add_parquet`. They are released on close."""
@@ -113,7 +113,7 @@ class DuckDB:
 
     def unchanged(self) -> bool:
         """Return True if files that are held open are still where they were found. Other files are not checked."""
-        return all(one.unchanged() for one in dict.fromkeys(self._pinned))
+        return all(pinned.unchanged() for pinned in dict.fromkeys(self._pinned))
 
     def add_parquet(self, name: str, path: Path, facts: Table | None = None, *, pinned: bool = False) -> None:
         """Add a Parquet file, or all Parquet files under a folder; with `facts`, only columns that the schema names.
@@ -123,33 +123,33 @@ class DuckDB:
         # A file's minimum and maximum exclude NaN and are only its writer's claim. The optimizer would trust them and
         # drop a comparison with a bound beyond them: values would not be clipped.
         self._connection.execute("SET disabled_optimizers = 'statistics_propagation'")
-        place = self._file(path, pinned=pinned)
+        source = self._file(path, pinned=pinned)
         if path.is_dir():
-            place = self._say.text(f"{path if pinned else path.resolve()}/**/*.parquet")
-        if self._has_fragile_moments(place, facts):
-            self._add_parts(name, [self._by_arrow(place)], facts)
+            source = self._say.text(f"{path if pinned else path.resolve()}/**/*.parquet")
+        if self._has_fragile_moments(source, facts):
+            self._add_parts(name, [self._by_arrow(source)], facts)
         else:
-            self._add(name, f"SELECT * FROM read_parquet({place}, {_PARQUET})")  # noqa: S608
+            self._add(name, f"SELECT * FROM read_parquet({source}, {_PARQUET})")  # noqa: S608
 
     @failing_quietly("DuckDB")
-    def _has_fragile_moments(self, place: str, facts: Table | None) -> bool:
+    def _has_fragile_moments(self, source: str, facts: Table | None) -> bool:
         """Return True if DuckDB's reader casts timestamps: milliseconds always, others to the type of another file."""
         kinds: dict[str, set[str]] = {}
-        found = self._connection.execute(_PARQUET_TYPES.format(place)).fetchall()
-        for name, kind, unit in found:
+        rows = self._connection.execute(_PARQUET_TYPES.format(source)).fetchall()
+        for name, kind, unit in rows:
             if kind is not None and (facts is None or name in facts.columns):
                 kinds.setdefault(name, set()).add(kind)
                 if "MILLIS=MilliSeconds" in unit or unit == "TIMESTAMP_MILLIS":
                     return True
-        return any(len(some) > 1 and any(one.startswith(_TEMPORAL) for one in some) for some in kinds.values())
+        return any(len(some) > 1 and any(kind.startswith(_TEMPORAL) for kind in some) for some in kinds.values())
 
     @failing_quietly("DuckDB")
-    def _by_arrow(self, place: str) -> "pyarrow.dataset.Dataset":
-        found = self._connection.execute(f"SELECT file FROM glob({place}) ORDER BY 1").fetchall()  # noqa: S608
-        files, scan = [file for (file,) in found], f"read_parquet({place}, {_PARQUET})"
-        shown = {row[0] for row in self._connection.execute(f"DESCRIBE SELECT * FROM {scan}").fetchall()}  # noqa: S608
+    def _by_arrow(self, source: str) -> "pyarrow.dataset.Dataset":
+        rows = self._connection.execute(f"SELECT file FROM glob({source}) ORDER BY 1").fetchall()  # noqa: S608
+        files, scan = [file for (file,) in rows], f"read_parquet({source}, {_PARQUET})"
+        columns = {row[0] for row in self._connection.execute(f"DESCRIBE SELECT * FROM {scan}").fetchall()}  # noqa: S608
         folders = {part.partition("=")[0] for part in Path(files[0]).parent.parts if "=" in part}
-        return parquet_dataset(files, sorted(folders & shown))
+        return parquet_dataset(files, sorted(folders & columns))
 
     def add_dataset(self, name: str, dataset: "pyarrow.dataset.Dataset", facts: Table | None = None) -> None:
         """Add an Arrow dataset of files, read in place, and only the columns that the schema names.
@@ -170,21 +170,21 @@ class DuckDB:
             select = _select(part.columns, self._say.name(raw), self._say)
             if facts is not None and len(parts) > 1:
                 read = file_columns(facts, self._families(f"({select})"), self._say)
-                shown = {name: read.get(name, self._say.name(name)) for name in part.columns}
-                select = _select(shown, f"({select})", self._say)
+                columns = {name: read.get(name, self._say.name(name)) for name in part.columns}
+                select = _select(columns, f"({select})", self._say)
             selects.append(select)
         both = f"({' UNION ALL BY NAME '.join(selects)})"
         # A column without values has no type in Arrow. Its readability must not depend on that.
         rows = self._connection.execute(f"DESCRIBE SELECT * FROM {both}").fetchall()  # noqa: S608
-        shown = {row[0]: "CAST(NULL AS VARCHAR)" if row[1] == '"NULL"' else self._say.name(row[0]) for row in rows}
-        self._frames[name] = _select(shown, both, self._say)
+        columns = {row[0]: "CAST(NULL AS VARCHAR)" if row[1] == '"NULL"' else self._say.name(row[0]) for row in rows}
+        self._frames[name] = _select(columns, both, self._say)
         self._connection.execute(f"CREATE TEMP VIEW {self._say.name(name)} AS {self._frames[name]}")
         self._names.append(name)
 
-    def _families(self, place: str) -> dict[str, Family]:
+    def _families(self, source: str) -> dict[str, Family]:
         """Return the families of the readable columns of a table or query."""
-        rows = self._connection.execute(f"DESCRIBE SELECT * FROM {place}").fetchall()  # noqa: S608
-        return {row[0]: known for row in rows if (known := family(row[1], self._say)) is not None}
+        rows = self._connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()  # noqa: S608
+        return {row[0]: column_family for row in rows if (column_family := family(row[1], self._say)) is not None}
 
     @failing_quietly("DuckDB")
     def add_arrow(self, name: str, table: "pa.Table", facts: Table | None = None) -> None:
@@ -195,8 +195,10 @@ class DuckDB:
         if facts is None:
             return
         rows = self._connection.execute(f"DESCRIBE {self._say.name(name)}").fetchall()
-        shown = frame_columns(facts, self._families(self._say.name(name)), self._say)
-        listed = ", ".join(f"{shown.get(row[0], self._say.name(row[0]))} AS {self._say.name(row[0])}" for row in rows)
+        expressions = frame_columns(facts, self._families(self._say.name(name)), self._say)
+        listed = ", ".join(
+            f"{expressions.get(row[0], self._say.name(row[0]))} AS {self._say.name(row[0])}" for row in rows
+        )
         self._connection.unregister(name)
         raw = internal(f"frame_{len(self._arrow)}")
         self._arrow[raw] = self._arrow.pop(name)
@@ -208,11 +210,11 @@ class DuckDB:
     def attach(self, path: Path) -> None:
         """Add every table and view of a DuckDB file, opened read-only."""
         self._connection.execute(f"ATTACH {self._file(path)} AS cloister_source (READ_ONLY)")
-        found = self._connection.execute(
+        rows = self._connection.execute(
             "SELECT table_name FROM information_schema.tables "
             "WHERE table_catalog = 'cloister_source' AND table_schema = 'main' ORDER BY ALL"
         ).fetchall()
-        for (name,) in found:
+        for (name,) in rows:
             self._add(name, f"SELECT * FROM cloister_source.main.{self._say.name(name)}")  # noqa: S608
 
     @failing_quietly("DuckDB")
@@ -224,11 +226,11 @@ class DuckDB:
             self._connection.execute(statement)
 
     def _file(self, path: Path, *, pinned: bool = False) -> str:
-        whole = str(path if pinned else path.resolve())  # do not resolve links to files that are held open
-        if any(sign in whole for sign in "*?[]{}"):
+        full_path = str(path if pinned else path.resolve())  # do not resolve links to files that are held open
+        if any(sign in full_path for sign in "*?[]{}"):
             raise BadSource(f"{path} has a wildcard in its name, which DuckDB would follow. Rename it.")
-        (self._folders if path.is_dir() else self._paths).append(whole + "/" * path.is_dir())
-        return self._say.text(whole)
+        (self._folders if path.is_dir() else self._paths).append(full_path + "/" * path.is_dir())
+        return self._say.text(full_path)
 
     @failing_quietly("DuckDB")
     def _add(self, name: str, query: str) -> None:
@@ -317,16 +319,16 @@ class DuckDB:
         self._connection.close()
         if self._empty is not None:
             self._empty.close()
-        for one in self._pinned:
-            one.close()
+        for pinned in self._pinned:
+            pinned.close()
         self._clean_up()
 
 
-def _select(columns: Mapping[str, str], place: str, say: Dialect) -> str:
+def _select(columns: Mapping[str, str], source: str, say: Dialect) -> str:
     """Return a query that selects columns, each read by its SQL; with no columns it has the same rows."""
-    shown = columns or {internal("row"): "1"}
-    listed = ", ".join(f"{sql} AS {say.name(column)}" for column, sql in shown.items())
-    return f"SELECT {listed} FROM {place}"  # noqa: S608
+    selected = columns or {internal("row"): "1"}
+    listed = ", ".join(f"{sql} AS {say.name(column)}" for column, sql in selected.items())
+    return f"SELECT {listed} FROM {source}"  # noqa: S608
 
 
 def remove_orphaned_spill() -> int:
@@ -341,8 +343,8 @@ def remove_orphaned_spill() -> int:
         except OSError:  # another user's, or removed meanwhile
             continue
         try:
-            seen = os.fstat(lock)
-            if seen.st_uid == os.getuid() and seen.st_mtime < long_ago:
+            status = os.fstat(lock)
+            if status.st_uid == os.getuid() and status.st_mtime < long_ago:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
                 removed += 1

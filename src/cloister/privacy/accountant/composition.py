@@ -90,7 +90,7 @@ def post_processed(loss: Loss) -> Loss:
 
 
 def _several(losses: Iterable[Loss]) -> list[Loss]:
-    found = list(losses)
-    if not found or not all(isinstance(loss, Loss) for loss in found):
+    loss_list = list(losses)
+    if not loss_list or not all(isinstance(loss, Loss) for loss in loss_list):
         raise BadLoss("composition takes one or more losses. Write epsilon(...) or rho(...).")
-    return found
+    return loss_list

@@ -84,10 +84,10 @@ class DistributionAccountant(Accountant):
         if not self.plan:
             return Fraction(0)
         composed = self._composed()
-        found = max(float(composed.get_epsilon_for_delta(float(exact) - _ALLOWANCE)), 0.0)
+        estimate = max(float(composed.get_epsilon_for_delta(float(exact) - _ALLOWANCE)), 0.0)
         # The library's search adds a float step a million times and may end about 1e-9 too low; its delta does not.
-        steps = [Fraction(0), *(Fraction(2**k, 10**11) for k in range(60))] if math.isfinite(found) else []
-        for answer in (rounded_up(Fraction(found * (1 + _ALLOWANCE)) + step) for step in steps):
+        steps = [Fraction(0), *(Fraction(2**k, 10**11) for k in range(60))] if math.isfinite(estimate) else []
+        for answer in (rounded_up(Fraction(estimate * (1 + _ALLOWANCE)) + step) for step in steps):
             if _delta(composed, answer) <= exact:
                 return answer
         raise WrongMeasure(f"this plan has no finite epsilon at delta {show(exact)}. Ask at a larger one.")
@@ -111,22 +111,22 @@ class DistributionAccountant(Accountant):
 def _delta(composed: Any, epsilon: Fraction) -> Fraction:
     """The delta of a composed distribution at this epsilon, rounded up."""
     # Delta falls with epsilon, so evaluate just below.
-    found = float(composed.get_delta_for_epsilon(min(float(epsilon), 1e9) * (1 - _ALLOWANCE)))
-    return rounded_up(max(found, 0.0) + _ALLOWANCE)
+    delta = float(composed.get_delta_for_epsilon(min(float(epsilon), 1e9) * (1 - _ALLOWANCE)))
+    return rounded_up(max(delta, 0.0) + _ALLOWANCE)
 
 
-def _line(what: Loss | Step) -> Line:
+def _line(step: Loss | Step) -> Line:
     """Return the step in a form whose distribution is known; a pure mechanism counts by its epsilon."""
-    if isinstance(what, Gaussian):
-        what = what.steps  # the same noise, on the integers of its grid
-    if isinstance(what, DiscreteGaussian):
-        if what.scalar and what.sigma <= _WIDEST:
-            return what
+    if isinstance(step, Gaussian):
+        step = step.steps  # the same noise, on the integers of its grid
+    if isinstance(step, DiscreteGaussian):
+        if step.scalar and step.sigma <= _WIDEST:
+            return step
         raise WrongMeasure(
             "discrete Gaussian noise has a known distribution for single integers (scalar=True) and a sigma of at most "
             f"{_WIDEST} steps. Use RenyiAccountant or ZcdpAccountant; the continuous law would be priced too low."
         )
-    line = what if isinstance(what, Loss | GaussianStep | LaplaceStep) else what.pure
+    line = step if isinstance(step, Loss | GaussianStep | LaplaceStep) else step.pure
     if line is None or (isinstance(line, Loss) and line.measure != "epsilon"):
         raise WrongMeasure(
             "only (epsilon, delta) losses, Gaussian, Laplace and sampled Gaussian steps have a known distribution. "
@@ -138,24 +138,24 @@ def _line(what: Loss | Step) -> Line:
 def _distribution(line: Line, interval: float) -> Any:
     """Return the privacy loss distribution of the worst-case pair of output laws, rounded up."""
     pld = _library()
-    known = pld.privacy_loss_distribution
+    distributions = pld.privacy_loss_distribution
     if isinstance(line, GaussianStep):
         sigma, rate = _below(line.sigma), min(_above(line.rate), 1.0)
-        return known.from_gaussian_mechanism(sigma, value_discretization_interval=interval, sampling_prob=rate)
+        return distributions.from_gaussian_mechanism(sigma, value_discretization_interval=interval, sampling_prob=rate)
     if isinstance(line, DiscreteGaussian):
         # The loss is largest for the largest shift of one integer, as the law is log-concave. The library restricts
         # the noise to a range that holds all but t < 1e-30 of it: delta(epsilon) <= t + its delta(epsilon + ln(1 - t)),
         # and t per step is far within the allowance.
         shift, sigma = math.floor(line.sensitivity) or 1, float(line.sigma)
         reach = math.ceil(12 * sigma) + shift
-        return known.from_discrete_gaussian_mechanism(
+        return distributions.from_discrete_gaussian_mechanism(
             sigma, shift, truncation_bound=reach, value_discretization_interval=interval
         )
     if isinstance(line, LaplaceStep):
-        return known.from_laplace_mechanism(_below(line.scale), value_discretization_interval=interval)
+        return distributions.from_laplace_mechanism(_below(line.scale), value_discretization_interval=interval)
     # Randomised response that reveals everything with probability delta is the worst case (Kairouz et al. 2015).
     parameters = pld.common.DifferentialPrivacyParameters(_above(line.amount), _above(line.delta))
-    return known.from_privacy_parameters(parameters, value_discretization_interval=interval)
+    return distributions.from_privacy_parameters(parameters, value_discretization_interval=interval)
 
 
 def _above(value: Fraction) -> float:

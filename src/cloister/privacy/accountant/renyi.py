@@ -80,11 +80,11 @@ class RenyiAccountant(Accountant):
         return points
 
 
-def _divergence(what: Loss | Step, order: Fraction) -> Fraction | None:
+def _divergence(step: Loss | Step, order: Fraction) -> Fraction | None:
     """The step's divergence at one order; None if infinite."""
-    if isinstance(what, Loss):
-        return order * what.amount if what.measure == "rho" else _of_pure(what.amount, order)
-    value = what.rdp(float(order))
+    if isinstance(step, Loss):
+        return order * step.amount if step.measure == "rho" else _of_pure(step.amount, order)
+    value = step.rdp(float(order))
     if not value >= 0:
         raise BadLoss(f"a Rényi divergence is never negative, yet a step gives {value} at order {float(order)}.")
     return None if math.isinf(value) else Fraction(value)

@@ -146,13 +146,13 @@ class Rules:
         """
         loss = item if isinstance(item, Loss) else self._of_mechanism(item)
         if loss.relation != self.cap.relation:
-            way = (
+            hint = (
                 "Convert it with as_replace_one()."
                 if self.cap.relation is Relation.REPLACE_ONE
                 else "State the spend for add/remove neighbours, or open an account for replace-one."
             )
             raise RelationMismatch(
-                f"account {self.key} counts {self.cap.relation} losses, this one is {loss.relation}. {way}"
+                f"account {self.key} counts {self.cap.relation} losses, this one is {loss.relation}. {hint}"
             )
         if self.kind == "pure" and not loss.is_pure:
             raise WrongMeasure(
@@ -301,14 +301,14 @@ class Balance:
         """
         amount, delta = tidy(self.spent.amount + loss.amount), tidy(self.spent.delta + loss.delta)
         cap = self.rules.cap
-        for word, before, asked, total, limit in (
+        for word, before, requested, total, limit in (
             (cap.measure, self.spent.amount, loss.amount, amount, cap.amount),
             ("delta", self.spent.delta, loss.delta, delta, cap.delta),
         ):
             if total > limit:
                 left, short = show(limit - before), show(total - limit)
                 raise OverBudget(
-                    f"account {self.rules.key} needs {word} {show(asked)}, {left} is left, {short} short. "
+                    f"account {self.rules.key} needs {word} {show(requested)}, {left} is left, {short} short. "
                     "Lower the spend or ask the owner."
                 )
         return replace(self, spent=replace(self.spent, amount=amount, delta=delta))

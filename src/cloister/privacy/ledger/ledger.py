@@ -92,15 +92,15 @@ class Ledger:
         This is for a quick start. With the head beside the ledger, a backup restores both: for real budgets store key
         and head elsewhere (`Ledger.create`).
         """
-        place = Path(folder)
-        place.mkdir(parents=True, exist_ok=True)
-        database, kept, secret = place / "ledger.db", place / "head", place / "owner.key"
+        path = Path(folder)
+        path.mkdir(parents=True, exist_ok=True)
+        database, head, secret = path / "ledger.db", path / "head", path / "owner.key"
         if database.exists():
-            ledger = cls.open(database, key=SigningKey.load(secret), head=kept)
+            ledger = cls.open(database, key=SigningKey.load(secret), head=head)
         else:
             key = SigningKey.load(secret) if secret.exists() else SigningKey.create(secret)
-            ledger = cls.create(database, key=key, head=kept)
-        ledger._folder = place.resolve()
+            ledger = cls.create(database, key=key, head=head)
+        ledger._folder = path.resolve()
         return ledger
 
     @property
@@ -214,9 +214,9 @@ class Ledger:
         """
         with self._store.reading() as tables:
             self._reader.follow(tables)
-            found = [entry for entry in tables.asked(digest) if entry.kind in ("reserve", "charge")]
-            settled = [tables.settlement(entry.number) for entry in found]
-        return any(one is None or one.kind != "void" for one in settled)
+            entries = [entry for entry in tables.asked(digest) if entry.kind in ("reserve", "charge")]
+            settled = [tables.settlement(entry.number) for entry in entries]
+        return any(settlement is None or settlement.kind != "void" for settlement in settled)
 
     def _debit(self, page: ChainWriter, account: Account, loss: Loss) -> Line:
         # By ledger and rules: two ledgers may have accounts of equal name and budget, and only one would be charged.
@@ -261,11 +261,11 @@ class Ledger:
         Raises:
             RolledBack: no head is stored, or the ledger does not contain it.
         """
-        kept, head = self._kept.read(), self.head  # in this order: a stored head was committed before
-        if kept is None:
+        stored, head = self._kept.read(), self.head  # in this order: a stored head was committed before
+        if stored is None:
             raise self._no_head()
-        if not self.contains(kept):
-            raise _older(kept, head)
+        if not self.contains(stored):
+            raise _older(stored, head)
 
     def show_head(self, head: Head) -> Entry:
         """Prove by its newest head that the ledger is not an older copy, when the stored head was lost.
@@ -276,13 +276,13 @@ class Ledger:
             raise HeadRejected(
                 f"head {head.number} is not signed by {self._key.public}. Show the head that was printed."
             )
-        kept = self._signed_kept()
+        stored = self._signed_kept()
         with self._store.writing() as tables:
             page = ChainWriter(tables, self._key, self._reader)
-            if kept is None:
+            if stored is None:
                 self._kept.replace(head)
             else:
-                _require(page, kept)  # first: a head that the ledger lacks must not be overwritten
+                _require(page, stored)  # first: a head that the ledger lacks must not be overwritten
                 self._kept.advance(head)
             _require(page, head)
             entry = page.append("head-shown", detail={"head": str(head)})
@@ -296,12 +296,12 @@ class Ledger:
         in the lost entries can be spent twice. Accounts opened in the lost entries are unknown here; the owner must
         not open them again.
         """
-        kept = self._signed_kept()
+        stored = self._signed_kept()
         with self._store.writing() as tables:
             page = ChainWriter(tables, self._key, self._reader)
-            proven = kept is not None and page.contains(kept)
+            proven = stored is not None and page.contains(stored)
             line = page.debit(account.rules.key, page.balance(account.rules.key).left)
-            lost = {} if proven else {"lost": str(kept) if kept else "no head was kept"}
+            lost = {} if proven else {"lost": str(stored) if stored else "no head was kept"}
             entry = page.append("write-off", [line], detail=lost)
             nothing_left = all(page.balance(key).left.amount == 0 for key in self._reader.accounts())
         if proven:
@@ -311,18 +311,18 @@ class Ledger:
         return entry
 
     def _signed_kept(self) -> Head | None:
-        kept = self._kept.read()
-        return kept if kept is not None and kept.signed_by(self._key.public) else None
+        stored = self._kept.read()
+        return stored if stored is not None and stored.signed_by(self._key.public) else None
 
     @contextmanager
     def _writing(self) -> Iterator[ChainWriter]:
         # Read before the transaction: a head was committed before it was stored, so a true ledger contains it.
-        kept = self._kept.read()
+        stored = self._kept.read()
         with self._store.writing() as tables:
             page = ChainWriter(tables, self._key, self._reader)
-            if kept is None:
+            if stored is None:
                 raise self._no_head()
-            _require(page, kept)
+            _require(page, stored)
             yield page
         if page.head is not None:
             self._kept.advance(page.head)
@@ -368,9 +368,9 @@ def _require(page: ChainWriter, head: Head) -> None:
         raise _older(head, page.head)
 
 
-def _older(shown: Head, newest: Head | None) -> RolledBack:
+def _older(head: Head, newest: Head | None) -> RolledBack:
     ends = newest.number if newest else 0
     return RolledBack(
-        f"a head shows entry {shown.number}, and this ledger, which ends at entry {ends}, does not contain it: "
+        f"a head shows entry {head.number}, and this ledger, which ends at entry {ends}, does not contain it: "
         f"it is an older copy. {_WAY_OUT}"
     )

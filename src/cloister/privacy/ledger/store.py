@@ -280,8 +280,8 @@ class HeadFile:
 
     def _write(self, head: Head, only_forward: bool) -> None:
         with self._locked(os.O_RDWR | os.O_CREAT, fcntl.LOCK_EX) as file:
-            kept = _parse(file)
-            if kept is None or not only_forward or kept.number < head.number:
+            stored = _parse(file)
+            if stored is None or not only_forward or stored.number < head.number:
                 os.pwrite(file, f"{head}".ljust(_LENGTH - 1).encode("ascii") + b"\n", 0)
                 os.fdatasync(file)
 

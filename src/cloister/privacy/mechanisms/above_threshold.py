@@ -107,12 +107,12 @@ class AboveThreshold(Pure):
 
         Privacy: the loss of the mechanism, for any number of answers.
         """
-        watch, told = self.watch(source), []
+        watch, transcript = self.watch(source), []
         for answer in checks.integers(np.atleast_1d(np.array(answers, dtype=object))):
-            told.append(watch.ask(answer))
+            transcript.append(watch.ask(answer))
             if not watch.left:
                 break
-        return told
+        return transcript
 
     def probabilities(self, answers: Any) -> dict[tuple[bool, ...], float]:
         """Return the probability of each transcript; for few answers. As secret as the answers."""
@@ -123,8 +123,10 @@ class AboveThreshold(Pure):
         sides = [(laplace_at_least(1 - gap, scale), laplace_at_least(gap, scale)) for gap in gaps]
         transcripts = {self._cut(signs) for signs in product((False, True), repeat=len(gaps))}
         return {
-            told: float(np.prod([base, *(side[sign] for side, sign in zip(sides, told, strict=False))], axis=0).sum())
-            for told in transcripts
+            transcript: float(
+                np.prod([base, *(side[sign] for side, sign in zip(sides, transcript, strict=False))], axis=0).sum()
+            )
+            for transcript in transcripts
         }
 
     def _cut(self, signs: tuple[bool, ...]) -> tuple[bool, ...]:

@@ -77,7 +77,7 @@ def integers(statistic: object) -> Any:
         statistic = np.array(statistic, dtype=object)  # numpy would turn a mixture of large integers into floats
     if isinstance(statistic, np.ndarray | np.generic):
         kind = statistic.dtype.kind
-        if kind in "iu" or (kind == "O" and all(_is_integer(one) for one in np.ravel(statistic))):
+        if kind in "iu" or (kind == "O" and all(_is_integer(number) for number in np.ravel(statistic))):
             return statistic if statistic.ndim else int(statistic)
     elif _is_integer(statistic):
         return statistic
@@ -98,7 +98,9 @@ def scores_of(scores: Any, *, whole_only: bool = False) -> NDArray[Any]:
         raise BadCandidates("a choice needs a list of candidates from public knowledge, one score each.")
     if listed.dtype.kind == "i":
         return listed
-    if not all(_is_integer(one) or (isinstance(one, Fraction) and not whole_only) for one in listed.astype(object)):
+    if not all(
+        _is_integer(score) or (isinstance(score, Fraction) and not whole_only) for score in listed.astype(object)
+    ):
         allowed = "whole numbers" if whole_only else "whole numbers or Fractions"
         raise BadCandidates(f"scores must be {allowed}, one for each candidate; a float would leak its last digits.")
     return listed.astype(object)

@@ -50,10 +50,10 @@ class Chooser(Pure):
         **more: Any,
     ) -> Self:
         """Return the mechanism of least loss that is proved to choose a score at most `error` below the best."""
-        one = cls.for_loss(sensitivity, Loss("epsilon", Fraction(1), relation=Relation.of(relation)), **more)
+        reference = cls.for_loss(sensitivity, Loss("epsilon", Fraction(1), relation=Relation.of(relation)), **more)
         beta = checks.confidence_left(confidence) / checks.count(candidates, "candidates")
-        amount = rounded_up(one._rate_within(checks.positive(error, "error"), beta) / one.rate)
-        return cls.for_loss(sensitivity, Loss("epsilon", amount, relation=one.relation), **more)
+        amount = rounded_up(reference._rate_within(checks.positive(error, "error"), beta) / reference.rate)
+        return cls.for_loss(sensitivity, Loss("epsilon", amount, relation=reference.relation), **more)
 
     def _rate_within(self, error: Fraction, beta: Fraction) -> Fraction:
         return Fraction(-math.log(beta) * (1 + 1e-12)) / error

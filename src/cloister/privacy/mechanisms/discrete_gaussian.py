@@ -167,12 +167,12 @@ class DiscreteGaussian(IntegerNoise):
         Privacy: the loss of the mechanism, if neighbours differ by at most `sensitivity` in the L2 norm of the upper
             triangle with its diagonal (the Frobenius norm of the whole is never smaller).
         """
-        given = checks.integers(matrix)
-        if not isinstance(given, np.ndarray) or given.ndim != 2 or given.shape[0] != given.shape[1]:
+        integers = checks.integers(matrix)
+        if not isinstance(integers, np.ndarray) or integers.ndim != 2 or integers.shape[0] != integers.shape[1]:
             raise BadInput("a symmetric release needs a square matrix of integers.")
-        upper = np.triu_indices(len(given))
-        noisy = self.release(given[upper], source)
-        answer = np.zeros(given.shape, dtype=noisy.dtype)
+        upper = np.triu_indices(len(integers))
+        noisy = self.release(integers[upper], source)
+        answer = np.zeros(integers.shape, dtype=noisy.dtype)
         answer[upper] = noisy
         answer.T[upper] = noisy
         return answer
@@ -397,5 +397,5 @@ def _in_doubles(loss: Loss, who: str) -> None:
 
 def _approximate(loss: Loss, who: str) -> None:
     if not isinstance(loss, Loss) or loss.measure != "epsilon" or not loss.delta or not loss.amount:
-        shown = loss if isinstance(loss, Loss) else f"a {type(loss).__name__}"
-        raise BadLoss(f"{who} needs an epsilon with a delta, or a plain rho, got {shown}. Write rho('0.1').")
+        text = loss if isinstance(loss, Loss) else f"a {type(loss).__name__}"
+        raise BadLoss(f"{who} needs an epsilon with a delta, or a plain rho, got {text}. Write rho('0.1').")

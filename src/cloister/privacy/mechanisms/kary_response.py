@@ -88,9 +88,9 @@ class KaryResponse(Pure):
         """
         truth = answers_of(answers, self.choices)
         shape = truth.shape or None
-        kept = noise.bernoulli(self.truth, shape, source)
+        truthful = noise.bernoulli(self.truth, shape, source)
         other = (truth + 1 + noise.uniform(self.choices - 1, shape, source)) % self.choices
-        return np.where(kept, truth, other) if truth.ndim else int(truth if kept else other)
+        return np.where(truthful, truth, other) if truth.ndim else int(truth if truthful else other)
 
     def probabilities(self, answer: int) -> tuple[Fraction, ...]:
         """The exact probability of each answer."""
@@ -98,5 +98,5 @@ class KaryResponse(Pure):
 
     def estimate(self, answers: Any) -> Estimate:
         """Return the unbiased share of each answer among the people; with few people some may be below 0."""
-        given = answers_of(answers, self.choices).ravel()
-        return debiased(np.bincount(given, minlength=self.choices), given.size, self.truth, self.lie)
+        codes = answers_of(answers, self.choices).ravel()
+        return debiased(np.bincount(codes, minlength=self.choices), codes.size, self.truth, self.lie)

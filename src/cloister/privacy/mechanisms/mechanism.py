@@ -231,7 +231,7 @@ class IntegerNoise(Numeric):
             return exact.astype(np.int64) + noise
         # Python integers cannot overflow. The type of the result depends on the noisy values only, not on private ones.
         noisy = exact.astype(object) + noise.astype(object)
-        fits = all(-(2**63) <= one < 2**63 for one in noisy.flat)
+        fits = all(-(2**63) <= number < 2**63 for number in noisy.flat)
         return noisy.astype(np.int64) if fits else noisy
 
 
@@ -264,9 +264,9 @@ class Sensitivity(int):
 
     def __new__(cls, steps: int, relation: Relation) -> "Sensitivity":
         """Create a sensitivity of this many steps for this relation."""
-        made = super().__new__(cls, steps)
-        made.relation = relation
-        return made
+        sensitivity = super().__new__(cls, steps)
+        sensitivity.relation = relation
+        return sensitivity
 
     def __getnewargs__(self) -> Any:
         return int(self), self.relation

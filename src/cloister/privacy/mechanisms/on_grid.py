@@ -126,10 +126,10 @@ class OnGrid(Numeric):
 def _steps(sensitivity: Number, grid: Grid | None, roundings: int) -> tuple[int, Grid]:
     """Return a sensitivity in whole grid steps. Rounding moves a number by half a step, so a difference by one step."""
     size = checks.positive(sensitivity, "sensitivity")
-    found = Grid.for_scale(size, -size, size) if grid is None else grid
-    if not isinstance(found, Grid):
-        raise BadInput(f"grid must be a Grid, got a {type(found).__name__}.")
-    return math.ceil(size / found.step) + checks.count(roundings, "roundings"), found
+    used_grid = Grid.for_scale(size, -size, size) if grid is None else grid
+    if not isinstance(used_grid, Grid):
+        raise BadInput(f"grid must be a Grid, got a {type(used_grid).__name__}.")
+    return math.ceil(size / used_grid.step) + checks.count(roundings, "roundings"), used_grid
 
 
 @register

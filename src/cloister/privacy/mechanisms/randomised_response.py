@@ -112,16 +112,16 @@ class RandomisedResponse(Pure):
 
     def estimate(self, answers: Any) -> Estimate:
         """Return the unbiased share of yes among the people; with few people it may be outside [0, 1]."""
-        given = answers_of(answers, 2)
-        return debiased(float(given.sum()), given.size, self.yes_if_true, self.yes_if_false)
+        codes = answers_of(answers, 2)
+        return debiased(float(codes.sum()), codes.size, self.yes_if_true, self.yes_if_false)
 
 
 def answers_of(answers: Any, choices: int) -> NDArray[np.int64]:
     """Return answers from a public list, as integers below `choices`."""
-    given = np.asarray(answers)
-    if given.dtype.kind not in "biu" or not ((given >= 0) & (given < choices)).all():
+    codes = np.asarray(answers)
+    if codes.dtype.kind not in "biu" or not ((codes >= 0) & (codes < choices)).all():
         raise BadCandidates(f"answers are whole numbers from 0 to {choices - 1} (or False and True).")
-    return given.astype(np.int64)
+    return codes.astype(np.int64)
 
 
 def debiased(seen: Any, people: int, if_true: Fraction, if_false: Fraction) -> Estimate:

@@ -53,9 +53,9 @@ class TopK(Chooser):
         left = self._enough(scores)
         index, chosen = np.arange(len(left)), []
         for _ in range(self.k):
-            place = noise.exponential_choice(left, self.rate, source)
-            chosen.append(int(index[place]))
-            left, index = np.delete(left, place), np.delete(index, place)
+            position = noise.exponential_choice(left, self.rate, source)
+            chosen.append(int(index[position]))
+            left, index = np.delete(left, position), np.delete(index, position)
         return chosen
 
     def probabilities(self, scores: Any) -> dict[tuple[int, ...], float]:

@@ -35,15 +35,15 @@ _SHORT = 10
 
 def bernoulli_exp(x: object, size: Size | None = None, source: Source | None = None) -> Any:
     """Draw coins that are True with probability exactly e^(-x), for a rational x >= 0."""
-    asked = read(x, size, "x", 0, 2**4000)
-    return draw(asked, source or SYSTEM, draws.bernoulli_exp, _bernoulli_exp_array, 2**62)
+    request = read(x, size, "x", 0, 2**4000)
+    return draw(request, source or SYSTEM, draws.bernoulli_exp, _bernoulli_exp_array, 2**62)
 
 
 def coins(p: NDArray[Any], q: int, source: Source) -> Bools:
     """Draw one coin of probability e^(-p/q) for each integer p of any size."""
     if p.dtype == np.int64 and q < 2**62:
         return _bernoulli_exp_array(p, q, len(p), source)
-    return np.array([draws.bernoulli_exp(int(one), q, source) for one in p], dtype=bool)
+    return np.array([draws.bernoulli_exp(int(numerator), q, source) for numerator in p], dtype=bool)
 
 
 def _bernoulli_exp_array(p: Whole, q: Whole, count: int, source: Source) -> Bools:

@@ -89,15 +89,15 @@ def read(value: object, size: Size | None, name: str, least: int, most: int | No
     if isinstance(value, str | Fraction) or np.ndim(value) == 0:  # type: ignore[arg-type]
         exact = _checked(rational(value, name), name, least, most)
         return DrawRequest(exact.numerator, exact.denominator, _shape(size))
-    given = np.asarray(value, dtype=object)
-    shape = given.shape if size is None else _shape(size)
-    exacts = [_checked(rational(one, name), name, least, most) for one in given.flat]
-    p = np.array([one.numerator for one in exacts], dtype=object).reshape(given.shape)
-    q = np.array([one.denominator for one in exacts], dtype=object).reshape(given.shape)
+    values = np.asarray(value, dtype=object)
+    shape = values.shape if size is None else _shape(size)
+    exacts = [_checked(rational(number, name), name, least, most) for number in values.flat]
+    p = np.array([ratio.numerator for ratio in exacts], dtype=object).reshape(values.shape)
+    q = np.array([ratio.denominator for ratio in exacts], dtype=object).reshape(values.shape)
     try:
         return DrawRequest(np.broadcast_to(p, shape).ravel(), np.broadcast_to(q, shape).ravel(), shape)  # type: ignore[arg-type]
     except ValueError:
-        raise BadInput(f"{name} of shape {given.shape} does not fit size {shape}.") from None
+        raise BadInput(f"{name} of shape {values.shape} does not fit size {shape}.") from None
 
 
 def draw(

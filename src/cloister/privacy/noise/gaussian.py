@@ -48,15 +48,15 @@ def _gaussian_array(p: Whole, q: Whole, count: int, source: Source) -> Integers:
 
     def propose(index: Index, m: int) -> tuple[Integers, Bools]:
         scale, shift, centre, divisor = (pick(fact, index) for fact in facts)
-        drawn, kept = propose_laplace(scale, 1, m, source)
+        drawn, accepted = propose_laplace(scale, 1, m, source)
         whole, part = _exponent(np.abs(drawn), shift, centre, divisor)
 
         def exact(i: int) -> tuple[int, int]:
             a, b, t = _at(pick(p, index), i) ** 2, _at(pick(q, index), i) ** 2, _at(scale, i)
             return (abs(int(drawn[i])) * t * b - a) ** 2, 2 * a * b * t * t
 
-        kept &= below_exp(whole, part, _SLACK, exact, source)
-        return drawn, kept
+        accepted &= below_exp(whole, part, _SLACK, exact, source)
+        return drawn, accepted
 
     return redraw(count, propose)
 

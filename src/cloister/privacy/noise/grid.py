@@ -94,10 +94,10 @@ class Grid:
         """Return grid integers as floats in the units of the values: the last step, after the noise."""
         if isinstance(integers, int):
             return float(integers * self.step)
-        whole: NDArray[Any] = np.asarray(integers)
-        if whole.dtype == object:
-            return np.array([float(int(one) * self.step) for one in whole.flat]).reshape(whole.shape)
-        return np.ldexp(whole.astype(np.float64), -self.exponent)
+        array: NDArray[Any] = np.asarray(integers)
+        if array.dtype == object:
+            return np.array([float(int(integer) * self.step) for integer in array.flat]).reshape(array.shape)
+        return np.ldexp(array.astype(np.float64), -self.exponent)
 
     def _ends(self, lower: Number, upper: Number) -> tuple[int, int]:
         low, high = (self.point(end) for end in read_bounds(lower, upper))
@@ -116,10 +116,10 @@ def read_bounds(lower: Number, upper: Number) -> tuple[Fraction, Fraction]:
 
 def _plain(rows: NDArray[Any]) -> NDArray[Any]:
     """Return Python numbers as doubles: numpy makes objects of a list if one row is missing or beyond 64 bits."""
-    if rows.dtype != object or not all(one is None or isinstance(one, int | float) for one in rows.flat):
+    if rows.dtype != object or not all(row is None or isinstance(row, int | float) for row in rows.flat):
         return rows
-    known = (np.nan if one is None else max(min(one, 2**1000), -(2**1000)) for one in rows.flat)
-    return np.array([float(one) for one in known]).reshape(rows.shape)
+    bounded = (np.nan if row is None else max(min(row, 2**1000), -(2**1000)) for row in rows.flat)
+    return np.array([float(number) for number in bounded]).reshape(rows.shape)
 
 
 def _log2_floor(value: Fraction) -> int:

@@ -59,27 +59,27 @@ def _laplace_array(p: Whole, q: Whole, count: int, source: Source) -> Integers:
 
 def propose_laplace(p: Whole, q: Whole, m: int, source: Source) -> tuple[Integers, Bools]:
     """Return discrete Laplace draws of scale p/q, and a mask of those accepted."""
-    size, kept = _propose(p, q, m, source)
+    size, accepted = _propose(p, q, m, source)
     negative = words(m, np.uint8, source) & np.uint8(1)
-    kept &= (size > 0) | (negative == 0)  # zero has one sign only
-    return np.where(negative, -size, size), kept
+    accepted &= (size > 0) | (negative == 0)  # zero has one sign only
+    return np.where(negative, -size, size), accepted
 
 
 def _propose(p: Whole, q: Whole, m: int, source: Source) -> tuple[Integers, Bools]:
     """Return geometric draws of scale p/q, and a mask of those accepted."""
     remainder = uniform_array(p, m, source)
     whole, part = split_ratio(remainder, p)
-    kept = below_exp(whole, part, 8, lambda i: (int(remainder[i]), p if isinstance(p, int) else int(p[i])), source)
-    return (remainder + p * _quotients(m, source)) // q, kept
+    accepted = below_exp(whole, part, 8, lambda i: (int(remainder[i]), p if isinstance(p, int) else int(p[i])), source)
+    return (remainder + p * _quotients(m, source)) // q, accepted
 
 
 def _quotients(m: int, source: Source) -> Integers:
     """Draw geometric integers with ratio 1/e: the largest k with U < e^(-k)."""
     tossed = words(m, np.uint32, source)
-    place = np.searchsorted(_QUOTIENTS, tossed, side="right")
-    quotient = len(_QUOTIENTS) - place
+    position = np.searchsorted(_QUOTIENTS, tossed, side="right")
+    quotient = len(_QUOTIENTS) - position
     # A toss equal to a rounded threshold may be on either side of the true one.
-    for i in np.flatnonzero(_QUOTIENTS[place - 1] == tossed).tolist():
+    for i in np.flatnonzero(_QUOTIENTS[position - 1] == tossed).tolist():
         toss, k = Toss(source, int(tossed[i]), 32), 0
         while toss.below_exp(k + 1, 1):
             k += 1

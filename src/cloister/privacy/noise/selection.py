@@ -35,9 +35,9 @@ def exponential_choice(scores: Scores, rate: Number, source: Source | None = Non
     # Uniform candidates, each accepted with probability e^(-gap): the first accepted one has the required law.
     while True:
         tried = uniform(len(gaps), len(gaps), source)
-        kept = np.flatnonzero(coins(gaps[tried], unit, source))
-        if kept.size:
-            return int(tried[kept[0]])
+        accepted = np.flatnonzero(coins(gaps[tried], unit, source))
+        if accepted.size:
+            return int(tried[accepted[0]])
 
 
 def permute_and_flip(scores: Scores, rate: Number, source: Source | None = None) -> int:
@@ -60,44 +60,44 @@ def noisy_max(
     Privacy: with scale = 2 D/epsilon for integer scores of sensitivity D this is epsilon-differentially private;
         for monotone scores scale = D/epsilon is enough. Only the index may be released.
     """
-    whole, unit = _read(scores)
+    integers, unit = _read(scores)
     if unit != 1:
         raise BadCandidates("noisy_max needs whole scores. Put them on a grid first.")
     samplers = {"laplace": discrete_laplace, "geometric": geometric}
     if noise not in samplers:
         raise BadInput(f"noise must be 'laplace' or 'geometric', got {noise!r:.40}.")
-    drawn = samplers[noise](scale, len(whole), source)
-    if whole.dtype == object or drawn.dtype == object or max(_reach(whole), _reach(drawn)) >= 2**62:
-        whole, drawn = whole.astype(object), drawn.astype(object)
-    return int(np.argmax(whole + drawn))
+    drawn = samplers[noise](scale, len(integers), source)
+    if integers.dtype == object or drawn.dtype == object or max(_reach(integers), _reach(drawn)) >= 2**62:
+        integers, drawn = integers.astype(object), drawn.astype(object)
+    return int(np.argmax(integers + drawn))
 
 
 def _gaps(scores: Scores, rate: Number) -> tuple[NDArray[Any], int]:
     """Return rate · (best - score) for each candidate, as integers over one common divisor."""
-    (whole, unit), per_point = _read(scores), rational(rate, "rate")
+    (integers, unit), per_point = _read(scores), rational(rate, "rate")
     if per_point <= 0:
         raise BadInput("rate must be positive: a loss divided by a sensitivity.")
     # The 1 keeps a long rate out of int64 even if all scores are 0: an error would reveal that.
-    if max(_reach(whole), 1) * per_point.numerator >= 2**61:
-        whole = whole.astype(object)
-    return (whole.max() - whole) * per_point.numerator, unit * per_point.denominator
+    if max(_reach(integers), 1) * per_point.numerator >= 2**61:
+        integers = integers.astype(object)
+    return (integers.max() - integers) * per_point.numerator, unit * per_point.denominator
 
 
 def _read(scores: Scores) -> tuple[NDArray[Any], int]:
     """Return scores as integers over one common divisor: int64 if they fit, else Python integers."""
-    given = np.asarray(scores if isinstance(scores, np.ndarray) else list(scores))
-    if given.size == 0 or given.ndim != 1:
+    array = np.asarray(scores if isinstance(scores, np.ndarray) else list(scores))
+    if array.size == 0 or array.ndim != 1:
         raise BadCandidates("there must be a list of candidates, one score each. Take them from public knowledge.")
-    if given.dtype.kind == "f":
+    if array.dtype.kind == "f":
         raise BadCandidates("scores must be integers or fractions: floats would leak. Put them on a grid first.")
-    if given.dtype.kind == "i":
-        return given.astype(np.int64), 1
+    if array.dtype.kind == "i":
+        return array.astype(np.int64), 1
     # Integers and fractions are not converted: `rational` limits their length, and its refusal would reveal a score.
-    exact = [Fraction(score) if isinstance(score, int | Fraction) else rational(score, "score") for score in given]
+    exact = [Fraction(score) if isinstance(score, int | Fraction) else rational(score, "score") for score in array]
     unit = lcm(*(score.denominator for score in exact))
-    whole = np.empty(len(exact), dtype=object)
-    whole[:] = [int(score * unit) for score in exact]
-    return (whole.astype(np.int64) if _reach(whole) < 2**62 else whole), unit
+    integers = np.empty(len(exact), dtype=object)
+    integers[:] = [int(score * unit) for score in exact]
+    return (integers.astype(np.int64) if _reach(integers) < 2**62 else integers), unit
 
 
 def _reach(values: NDArray[Any]) -> int:

@@ -58,8 +58,8 @@ class Source(Protocol):
     def floats(self, size: Size) -> NDArray[np.float64]:
         """Return uniform floats in (0, 1), only for textbook mechanisms and simulations: floats leak secrets."""
         shape = (size,) if isinstance(size, int) else size
-        whole = words(math.prod(shape), np.uint64, self) >> np.uint64(12)
-        return np.asarray(whole * 2.0**-52 + 2.0**-53, dtype=np.float64).reshape(shape)
+        integers = words(math.prod(shape), np.uint64, self) >> np.uint64(12)
+        return np.asarray(integers * 2.0**-52 + 2.0**-53, dtype=np.float64).reshape(shape)
 
 
 class SystemSource(Source):

@@ -21,11 +21,11 @@ def uniform(below: object, size: Size | None = None, source: Source | None = Non
     >>> bool(uniform(6, 1000, SeededSource(1)).max() == 5)
     True
     """
-    asked = read(below, size, "below", 1)
-    if np.any(np.asarray(asked.q) != 1):
+    request = read(below, size, "below", 1)
+    if np.any(np.asarray(request.q) != 1):
         raise BadScale("below must be a whole number.")
     return draw(
-        asked,
+        request,
         source or SYSTEM,
         lambda p, _q, s: draws.uniform(p, s),
         lambda p, _q, count, s: uniform_array(p, count, s),
@@ -35,8 +35,8 @@ def uniform(below: object, size: Size | None = None, source: Source | None = Non
 
 def bernoulli(probability: object, size: Size | None = None, source: Source | None = None) -> Any:
     """Draw coins that are True with exactly the given rational probability."""
-    asked = read(probability, size, "probability", 0, 1)
-    return draw(asked, source or SYSTEM, draws.bernoulli, _bernoulli_array, _LIMIT)
+    request = read(probability, size, "probability", 0, 1)
+    return draw(request, source or SYSTEM, draws.bernoulli, _bernoulli_array, _LIMIT)
 
 
 def _bernoulli_array(p: Whole, q: Whole, count: int, source: Source) -> Bools:

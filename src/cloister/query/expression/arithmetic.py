@@ -73,12 +73,16 @@ def _binary(make: Callable[..., exp.Expression], corners: Callable[[float, float
 
 def _combined(make: Callable[..., exp.Expression], left: Expression, right: Expression) -> Decimals | None:
     """Return the digits of a sum, difference or product."""
-    one, other = decimals_of(left), decimals_of(right)
-    if one is None or other is None:
+    left_digits, right_digits = decimals_of(left), decimals_of(right)
+    if left_digits is None or right_digits is None:
         return None
     if make is exp.Mul:
-        return Decimals.of(one.scale + other.scale, one.reach * other.reach, nearest=False)
-    return Decimals.of(max(one.scale, other.scale), one.reach + other.reach, nearest=False)
+        return Decimals.of(
+            left_digits.scale + right_digits.scale, left_digits.reach * right_digits.reach, nearest=False
+        )
+    return Decimals.of(
+        max(left_digits.scale, right_digits.scale), left_digits.reach + right_digits.reach, nearest=False
+    )
 
 
 def _folded(left: Expression, right: Expression, apply: Callable[..., Any]) -> Expression | None:
@@ -90,12 +94,12 @@ def _folded(left: Expression, right: Expression, apply: Callable[..., Any]) -> E
 
 def _mapped(left: Expression, right: Expression, apply: Callable[[float, float], float]) -> tuple[Any, ...] | None:
     """Return all values of a listed integer combined with a constant: FLOOR(age / 10) * 10 is one of 0, 10, … 100."""
-    for one, other, swap in ((left, right, False), (right, left, True)):
-        if other.low is not None and other.low == other.high and one.low != one.high:
-            known = [value for value in one.domain() or () if value is not None][: MOST_MAPPED + 1]
-            if known and len(known) <= MOST_MAPPED:
-                constant = int(other.low)
-                return tuple(dict.fromkeys(int(apply(constant, x) if swap else apply(x, constant)) for x in known))
+    for variable, fixed, swap in ((left, right, False), (right, left, True)):
+        if fixed.low is not None and fixed.low == fixed.high and variable.low != variable.high:
+            values = [value for value in variable.domain() or () if value is not None][: MOST_MAPPED + 1]
+            if values and len(values) <= MOST_MAPPED:
+                constant = int(fixed.low)
+                return tuple(dict.fromkeys(int(apply(constant, x) if swap else apply(x, constant)) for x in values))
     return None
 
 
@@ -182,15 +186,15 @@ def _monotone(
             return inner
         sql: exp.Expression = make(this=double(inner))
         # Both ends: an end that is not public may be 1e308, and the engine's error would leak it.
-        whole = kind == "integer" and low is not None and high is not None and max(abs(low), abs(high)) < INT64
-        if whole and inner.sure:
+        is_integer = kind == "integer" and low is not None and high is not None and max(abs(low), abs(high)) < INT64
+        if is_integer and inner.sure:
             sql = as_long(sql)
-        elif whole:  # the cast must not fail whatever the computed limits, and integers rely on them from here on
+        elif is_integer:  # the cast must not fail whatever the computed limits, and integers rely on them from here on
             sql = as_long(make(this=clipped_to_limits(inner)))
         else:  # in Spark FLOOR and CEIL are 64-bit integers, and an error beyond
             small = exp.LT(this=exp.Abs(this=double(inner)), expression=literal(_EXACT))
             sql = exp.Case(ifs=[exp.If(this=small, true=as_double(sql))], default=double(inner))
-        return Expression(sql, "integer" if whole else "real", low, high, nullable=inner.nullable)
+        return Expression(sql, "integer" if is_integer else "real", low, high, nullable=inner.nullable)
 
     return rule
 
@@ -245,9 +249,9 @@ def round_to_whole(node: exp.Round, scope: Scope) -> Expression:
 
 def _extreme(make: Callable[..., exp.Expression], choose: Callable[..., float]) -> Callable[..., Expression]:
     def rule(node: exp.Expression, scope: Scope) -> Expression:
-        parts = [number_term(one, scope) for one in (node.this, *node.expressions)]
-        whole = all(part.type == "integer" for part in parts)
-        sqls = [part.sql if whole else double(part) for part in parts]
+        parts = [number_term(argument, scope) for argument in (node.this, *node.expressions)]
+        is_integer = all(part.type == "integer" for part in parts)
+        sqls = [part.sql if is_integer else double(part) for part in parts]
         lows, highs = [part.low for part in parts], [part.high for part in parts]
         least = choose is min
         low = (None if None in lows else min(lows)) if least else _known(lows, max)  # type: ignore[type-var]
@@ -260,10 +264,10 @@ def _extreme(make: Callable[..., exp.Expression], choose: Callable[..., float]) 
                 *(exp.Is(this=wrap(part.sql.copy()), expression=exp.Null()) for part in parts if part.nullable)
             )
             sql = exp.Case(ifs=[exp.If(this=missing, true=exp.Null())], default=sql)
-        digits = None if whole else Decimals.common([decimals_of(part) for part in parts])
+        digits = None if is_integer else Decimals.common([decimals_of(part) for part in parts])
         return Expression(
             sql,
-            "integer" if whole else "real",
+            "integer" if is_integer else "real",
             low,
             high,
             nullable=nullable,
@@ -276,8 +280,8 @@ def _extreme(make: Callable[..., exp.Expression], choose: Callable[..., float]) 
 
 
 def _known(ends: list[float | None], choose: Callable[..., float]) -> float | None:
-    known = [end for end in ends if end is not None]
-    return choose(known) if known else None
+    bounds = [end for end in ends if end is not None]
+    return choose(bounds) if bounds else None
 
 
 def _bucket(node: exp.WidthBucket, scope: Scope) -> Expression:

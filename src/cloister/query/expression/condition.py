@@ -89,10 +89,10 @@ def _refuse_unlisted(column: exp.Expression, term: Expression, written: Sequence
     """Refuse comparing a column with a constant that is none of its categories: a charge for no information."""
     if not term.listed or term.values is None:
         return
-    known = set(term.values)
+    categories = set(term.values)
     for node in written:
         value = _written_value(node, term.type, scope)
-        if value is not None and value not in known:
+        if value is not None and value not in categories:
             hint = _nearest(str(value), term.values)
             raise QueryRefused(f"{text_of(column)} is never {text_of(node)}: the schema lists its categories. {hint}")
 
@@ -107,8 +107,8 @@ def _written_value(node: exp.Expression, kind: str, scope: Scope) -> Any:
 
 def _nearest(word: str, values: Sequence[Any]) -> str:
     """Return the public values that a word may stand for."""
-    folded = {str(one).lower(): one for one in values[:MOST_MAPPED]}
-    near = [folded[one] for one in get_close_matches(word.lower(), folded, n=3)]
+    folded = {str(value).lower(): value for value in values[:MOST_MAPPED]}
+    near = [folded[match] for match in get_close_matches(word.lower(), folded, n=3)]
     if near:
         return f"Did you mean {' or '.join(map(repr, near))}?"
     more = f" and {len(values) - _MOST_NAMED:,} more" if len(values) > _MOST_NAMED else ""
@@ -131,10 +131,10 @@ def _isolated(
     if term.type != "real":
         return term, others, False
     inner, sign, offset = _without_constants(node, scope)
-    moved = [constant_term(sign * (one.constant - offset)) for one in others if one.constant is not None]
+    moved = [constant_term(sign * (other.constant - offset)) for other in others if other.constant is not None]
     if not offset or len(moved) < len(others) or None in moved:
         return term, others, False
-    return as_real(number_term(inner, scope)), [one for one in moved if one is not None], sign < 0
+    return as_real(number_term(inner, scope)), [constant for constant in moved if constant is not None], sign < 0
 
 
 def _without_constants(written: exp.Expression, scope: Scope) -> tuple[Any, int, Fraction]:
@@ -145,7 +145,7 @@ def _without_constants(written: exp.Expression, scope: Scope) -> tuple[Any, int,
         return inner, -sign, -offset
     if isinstance(node, exp.Add | exp.Sub):
         sides = (node.this, node.expression)
-        left, right = (None if one.find(exp.Column) else compile_term(one, scope).constant for one in sides)
+        left, right = (None if side.find(exp.Column) else compile_term(side, scope).constant for side in sides)
         step = 1 if isinstance(node, exp.Add) else -1
         if right is not None and left is None:
             inner, sign, offset = _without_constants(node.this, scope)
@@ -191,15 +191,15 @@ def _between(node: exp.Between, scope: Scope) -> Expression:
 def _in(node: exp.In, scope: Scope) -> Expression:
     if node.args.get("query") is not None or not node.expressions:
         raise QueryRefused("IN works with a list of constants. For a table of values use a JOIN.")
-    left, listed = compile_term(node.this, scope), [compile_term(one, scope) for one in node.expressions]
+    left, listed = compile_term(node.this, scope), [compile_term(constant, scope) for constant in node.expressions]
     _refuse_unlisted(node.this, left, node.expressions, scope)
     left, listed, _ = _isolated(node.this, left, listed, scope)
     steps = in_steps([left, *listed])
     if steps is not None:
         left, *listed = steps
-    for one in listed:  # all in the type that fits the widest of them
-        left = comparable(left, one)[0]
-    sides = [comparable(left, one)[1] for one in listed]
+    for constant in listed:  # all in the type that fits the widest of them
+        left = comparable(left, constant)[0]
+    sides = [comparable(left, constant)[1] for constant in listed]
     return Expression(
         exp.Paren(this=exp.In(this=wrap(left.sql), expressions=[_written(side) for side in sides])),
         "boolean",
@@ -227,9 +227,9 @@ def _like(node: exp.Like, scope: Scope) -> Expression:
 def _case(node: exp.Case, scope: Scope) -> Expression:
     subject = node.this
     branches: list[tuple[exp.Expression, Expression]] = []
-    for one in node.args["ifs"]:
-        condition = exp.EQ(this=subject.copy(), expression=one.this.copy()) if subject else one.this
-        branches.append((truth_term(condition, scope).sql, compile_term(one.args["true"], scope)))
+    for branch in node.args["ifs"]:
+        condition = exp.EQ(this=subject.copy(), expression=branch.this.copy()) if subject else branch.this
+        branches.append((truth_term(condition, scope).sql, compile_term(branch.args["true"], scope)))
     default = node.args.get("default")
     other = None if default is None or isinstance(default.unnest(), exp.Null) else compile_term(default, scope)
     return _merge(branches, other)
@@ -260,7 +260,7 @@ def _merge(
 
 
 def _coalesce(node: exp.Coalesce, scope: Scope) -> Expression:
-    parts = [compile_term(one, scope) for one in (node.this, *node.expressions)]
+    parts = [compile_term(argument, scope) for argument in (node.this, *node.expressions)]
     present: list[tuple[exp.Expression, Expression]] = [
         (exp.Not(this=exp.Paren(this=exp.Is(this=wrap(part.sql.copy()), expression=exp.Null()))), part)
         for part in parts[:-1]

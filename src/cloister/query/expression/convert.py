@@ -72,8 +72,8 @@ def told_apart(term: Expression) -> exp.Expression:
     sql = term.sql
     if term.type == "real" and digits is not None and not digits.nearest:
         # An integer below 2^42 divided by a power of ten up to 10^15: both are exact, so the quotient is rounded once.
-        whole = _steps(term, digits.scale).sql
-        sql = exp.Paren(this=exp.Div(this=wrap(whole), expression=literal(10.0**digits.scale), typed=False, safe=False))
+        steps = _steps(term, digits.scale).sql
+        sql = exp.Paren(this=exp.Div(this=wrap(steps), expression=literal(10.0**digits.scale), typed=False, safe=False))
     return canonical(sql, term.type)
 
 
@@ -84,7 +84,7 @@ def in_steps(terms: Sequence[Expression]) -> list[Expression] | None:
     """
     digits = [decimals_of(term) for term in terms]
     common = Decimals.common(digits)
-    if common is None or all(one is not None and one.nearest for one in digits):
+    if common is None or all(decimals is not None and decimals.nearest for decimals in digits):
         return None
     return [_steps(term, common.scale) for term in terms]
 
@@ -93,8 +93,8 @@ def _steps(term: Expression, scale: int) -> Expression:
     if term.constant is not None:
         return Expression(literal(float(term.constant * 10**scale)), "real", nullable=False)
     scaled = exp.Mul(this=wrap(double(term)), expression=literal(10.0**scale))
-    whole = exp.Floor(this=exp.Add(this=scaled, expression=literal(0.5)))
-    return Expression(as_double(whole), "real", nullable=term.nullable)
+    rounded = exp.Floor(this=exp.Add(this=scaled, expression=literal(0.5)))
+    return Expression(as_double(rounded), "real", nullable=term.nullable)
 
 
 def one_of(sql: exp.Expression, kind: str, parts: Sequence[Expression], *, nullable: bool) -> Expression:

@@ -74,18 +74,18 @@ class Decimals:
     @staticmethod
     def common(parts: Sequence["Decimals | None"]) -> "Decimals | None":
         """Return the digits that hold for every one of several numbers."""
-        known = [one for one in parts if one is not None]
-        if not known or len(known) < len(parts):
+        decimals = [part for part in parts if part is not None]
+        if not decimals or len(decimals) < len(parts):
             return None
-        scale, reach = max(one.scale for one in known), max(one.reach for one in known)
-        return Decimals.of(scale, reach, nearest=all(one.nearest for one in known))
+        scale, reach = max(part.scale for part in decimals), max(part.reach for part in decimals)
+        return Decimals.of(scale, reach, nearest=all(part.nearest for part in decimals))
 
     @staticmethod
     def within(scale: int, low: float, high: float) -> "Decimals | None":
         """Return the digits of a column kept within bounds; the bounds must not have more digits than the column."""
         ends = [Fraction(repr(float(end))) * 10**scale for end in (low, high)] if scale <= MOST_DIGITS else []
-        whole = ends and all(end.denominator == 1 for end in ends)
-        return Decimals.of(scale, max(abs(low), abs(high))) if whole else None
+        exact = ends and all(end.denominator == 1 for end in ends)
+        return Decimals.of(scale, max(abs(low), abs(high))) if exact else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +155,17 @@ class Expression:
     def domain(self) -> Sequence[Any] | None:
         """Return every value a group could have, if public; NULL last if it can occur."""
         if self.values is not None:
-            known: Sequence[Any] | None = self.values
+            values: Sequence[Any] | None = self.values
         elif self.type == "boolean":
-            known = (False, True)
+            values = (False, True)
         elif self.type == "integer" and self.low is not None and self.high is not None:
             wide = self.high - self.low
-            known = range(math.ceil(self.low), math.floor(self.high) + 1) if wide < MOST_VALUES else None
+            values = range(math.ceil(self.low), math.floor(self.high) + 1) if wide < MOST_VALUES else None
         else:
-            known = None
-        if known is None:
+            values = None
+        if values is None:
             return None
-        return (*known, None) if self.nullable else known
+        return (*values, None) if self.nullable else values
 
 
 Scope = Callable[[exp.Column], Expression]
