@@ -153,7 +153,7 @@ def comment(hub: "Hub", session: Session, person: Person, request: Request, text
     added = Comment(request_id=request.id, person_id=person.id, text=text.strip())
     session.add(added)
     hub.audit.write(session, person.id, "request.commented", f"request/{request.id}", dataset=request.dataset.name)
-    others = {person.id for person in reviewers(hub, session, request.dataset)} | {request.person_id}
+    others = {reviewer.id for reviewer in reviewers(hub, session, request.dataset)} | {request.person_id}
     for person_id in sorted(others - {person.id}):
         tell(hub, session, person_id, f"{person.name} commented on request {request.id}.", f"/requests/{request.id}")
     return added

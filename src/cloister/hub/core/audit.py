@@ -196,9 +196,7 @@ class Audit:
             LedgerBroken: an entry was changed, removed or added out of order; the message names the first invalid one.
             HeadRejected: the head was not signed by the hub's key.
         """
-        heads = [
-            known_head for known_head in (head, self._kept.read() if self._kept else None) if known_head is not None
-        ]
+        heads = [item for item in (head, self._kept.read() if self._kept else None) if item is not None]
         replay = Replay(self.key.public, heads)
         for entry in _entries(session):
             replay.add(entry)

@@ -60,20 +60,20 @@ def invite(
     with `country`, and a refused invitation creates none.
     """
     with hub.database.writing() as session:
-        employer = None
+        organisation_row = None
         if isinstance(organisation, str):
-            employer, changed = accounts.organisation_named(session, by, organisation, country)
+            organisation_row, changed = accounts.organisation_named(session, by, organisation, country)
             if changed:
-                facts = {"name": employer.name, "country": employer.country}
-                hub.audit.write(session, _id(by), changed, f"organisation/{employer.id}", **facts)
+                facts = {"name": organisation_row.name, "country": organisation_row.country}
+                hub.audit.write(session, _id(by), changed, f"organisation/{organisation_row.id}", **facts)
         elif country:
             raise BadForm("country: name the organisation whose country this is.")
         elif organisation is not None:
-            employer = accounts.organisation_here(session, organisation)
-        secret = accounts.invite(session, by, email=email, organisation=employer, roles=list(roles), days=days)
+            organisation_row = accounts.organisation_here(session, organisation)
+        secret = accounts.invite(session, by, email=email, organisation=organisation_row, roles=list(roles), days=days)
         hub.audit.write(
             session, _id(by), "person.invited", "person/new", email=accounts.fold(email), roles=list(roles),
-            organisation=employer.id if employer is not None else None,
+            organisation=organisation_row.id if organisation_row is not None else None,
         )  # fmt: skip
     return secret
 
@@ -145,7 +145,7 @@ def make_verify_link(hub: "Hub", by: Person | None, person: Person | int) -> str
 def _tell_owners(hub: "Hub", session: Session, person: Person) -> None:
     """Notify the owners of datasets whose policy names this user's verified address, or their organisation."""
     session.refresh(person)
-    employer = person.organisation.name if person.organisation is not None else ""
+    organisation = person.organisation.name if person.organisation is not None else ""
     for dataset in session.scalars(sa.select(Dataset).where(Dataset.deleted.is_(None))):
         try:
             policy, _ = versions.current(hub, session, dataset)
@@ -155,8 +155,8 @@ def _tell_owners(hub: "Hub", session: Session, person: Person) -> None:
         places = {name.casefold() for role in policy.roles for name in role.who.organisations}
         if person.verified_email and person.verified_email in named:
             event = f"the account of {person.name} is verified now"
-        elif employer and employer.casefold() in places:
-            event = f"{person.name} joined {employer}"
+        elif organisation and organisation.casefold() in places:
+            event = f"{person.name} joined {organisation}"
         else:
             continue
         message = f"{event[0].upper()}{event[1:]}, and the policy of {dataset.name} names it."

@@ -232,9 +232,7 @@ async def _form_again(request: Request, status: int, error: CloisterError) -> Re
     notice = request.app.state.templates.get_template("parts.html").module.refusal(error, title_of(status))
     filled = Refill(urlsplit(page_path).path, request.url.path, sent, page_path, notice).of(words)
     response = HTMLResponse(filled, status)
-    response.raw_headers.extend(
-        (b"set-cookie", cookie) for cookie in cookies
-    )  # its CSRF token may belong to a new visit
+    response.raw_headers.extend((b"set-cookie", raw) for raw in cookies)  # its CSRF token may belong to a new visit
     return response
 
 

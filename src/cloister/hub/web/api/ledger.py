@@ -93,15 +93,15 @@ Auditor = Annotated[Visitor, Depends(_auditor)]
 def mine(here: Reader) -> list[Own]:
     """Return the caller's charges, by dataset."""
     with here.hub.database.reading() as session:
-        charges = statements.for_user(here.hub, session, here.who, here.environment)
+        summaries = statements.for_user(here.hub, session, here.who, here.environment)
     return [
         Own(
-            dataset=charge.dataset,
-            spent=_loss(charge.spent),
-            left=_loss(charge.left),
-            spends=[*map(_spend, charge.lines)],
+            dataset=summary.dataset,
+            spent=_loss(summary.spent),
+            left=_loss(summary.left),
+            spends=[*map(_spend, summary.lines)],
         )
-        for charge in charges
+        for summary in summaries
     ]
 
 

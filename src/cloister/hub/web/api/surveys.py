@@ -252,7 +252,7 @@ def _read(visitor: Visitor, name: str, wave: int) -> tuple[Survey, results.Resul
 def _named(visitor: Visitor, facts: dict[str, Any], certified: tuple[SurveyQuestion, ...] = ()) -> dict[str, Any]:
     """Return the facts that were set; null is ignored, except for the end, where it means none.
 
-    Questions are read and certified here, before a transaction begins; `known` ones were certified before.
+    Questions are read and certified here, before a transaction begins; those in `certified` were certified before.
     """
     changes = {name: value for name, value in facts.items() if value is not None or name == "ends"}
     if "asked" not in changes:

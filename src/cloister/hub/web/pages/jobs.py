@@ -103,7 +103,7 @@ def draw(
     title, stopped = _STOPPED.get(job.state, ("", ""))
     result = job.result if job.state == "done" else None
     submitted, mine = bool(job.parameters.get(HANDED)), job.person_id == visitor.who.id
-    dataset_name = job.dataset.title or job.dataset.name
+    name = job.dataset.title or job.dataset.name
     return page(
         request,
         kind.template if kind is not None and result is not None else "job.html",
@@ -113,9 +113,7 @@ def draw(
         above=above,
         handed=submitted,
         title=f"{'Synthetic table' if submitted else _title(job)} {job.id}",
-        heading=f"{_title(job)}: {dataset_name}"
-        if result is None
-        else f"{_LEFT.get(job.kind, 'Answer')} from {dataset_name}",
+        heading=f"{_title(job)}: {name}" if result is None else f"{_LEFT.get(job.kind, 'Answer')} from {name}",
         sql=job.parameters.get("sql", ""),
         moving=job.state not in ENDED,
         stage=job.stage or _STAGES.get(job.state, ""),
