@@ -91,10 +91,10 @@ class Settings:
         variables = os.environ if environment is None else environment
         kinds = get_type_hints(cls)
         values: dict[str, Any] = {}
-        for field in fields(cls):
-            text = variables.get(f"CLOISTER_{field.name.upper()}")
+        for setting in fields(cls):
+            text = variables.get(f"CLOISTER_{setting.name.upper()}")
             if text is not None and text != "":
-                values[field.name] = _read(field.name, text, kinds[field.name])
+                values[setting.name] = _read(setting.name, text, kinds[setting.name])
         return cls(**{**values, **changes})
 
     @property
