@@ -74,8 +74,8 @@ def decide(
         raise BadForm("say why, when you deny a request.")
     if not 1 <= days <= 3650:
         raise BadForm("access lasts from 1 to 3,650 days.")
-    said = decisions(session, request)
-    if any(one.person_id == reviewer.id for one in said):
+    earlier = decisions(session, request)
+    if any(decision.person_id == reviewer.id for decision in earlier):
         raise NotNow("you have decided about this request already. It waits for somebody else.")
     word = Decision(request_id=request.id, person_id=reviewer.id, agreed=agreed, reason=reason.strip()[:_LONGEST])
     session.add(word)
@@ -95,8 +95,8 @@ def _deny(hub: "Hub", session: Session, reviewer: Person, request: Request, reas
 
 
 def _agree(hub: "Hub", session: Session, reviewer: Person, request: Request, reason: str, days: int) -> Request:
-    count = {one.id for one in reviewers(hub, session, request.dataset)} - {request.person_id}
-    yes = {one.person_id for one in decisions(session, request) if one.agreed} & count
+    count = {person.id for person in reviewers(hub, session, request.dataset)} - {request.person_id}
+    yes = {decision.person_id for decision in decisions(session, request) if decision.agreed} & count
     if request.job is not None:  # the policy may have become stricter since; for this request it never becomes laxer
         request.needs = max(request.needs, needs_now(hub, session, request.job))
     granted = len(yes) >= request.needs
@@ -115,8 +115,14 @@ def _agree(hub: "Hub", session: Session, reviewer: Person, request: Request, rea
     else:
         left = request.needs - len(yes)
         tell(hub, session, request.person_id, f"One person agreed to your request for {_what(request)}.", link)
-        for one in sorted(count - yes):
-            tell(hub, session, one, f"Request {request.id} for {_what(request)} needs {left} more to agree.", link)
+        for reviewer_id in sorted(count - yes):
+            tell(
+                hub,
+                session,
+                reviewer_id,
+                f"Request {request.id} for {_what(request)} needs {left} more to agree.",
+                link,
+            )
     return request
 
 
@@ -144,13 +150,13 @@ def comment(hub: "Hub", session: Session, person: Person, request: Request, text
     last = sa.select(Comment.person_id).where(Comment.request_id == request.id).order_by(Comment.id.desc())
     if list(session.scalars(last.limit(_IN_A_ROW))) == [person.id] * _IN_A_ROW:
         raise TooMany(f"your last {_IN_A_ROW} comments have no answer yet. Each one sends e-mails. Wait for an answer.")
-    said = Comment(request_id=request.id, person_id=person.id, text=text.strip())
-    session.add(said)
+    added = Comment(request_id=request.id, person_id=person.id, text=text.strip())
+    session.add(added)
     hub.audit.write(session, person.id, "request.commented", f"request/{request.id}", dataset=request.dataset.name)
-    others = {one.id for one in reviewers(hub, session, request.dataset)} | {request.person_id}
-    for one in sorted(others - {person.id}):
-        tell(hub, session, one, f"{person.name} commented on request {request.id}.", f"/requests/{request.id}")
-    return said
+    others = {reviewer.id for reviewer in reviewers(hub, session, request.dataset)} | {request.person_id}
+    for person_id in sorted(others - {person.id}):
+        tell(hub, session, person_id, f"{person.name} commented on request {request.id}.", f"/requests/{request.id}")
+    return added
 
 
 def withdraw(hub: "Hub", session: Session, person: Person, request: Request) -> Request:
@@ -168,10 +174,10 @@ def withdraw(hub: "Hub", session: Session, person: Person, request: Request) -> 
     if request.job is not None:
         turn_away(session, request.job, "its request was withdrawn. Nothing was spent.", state="cancelled")
     hub.audit.write(session, person.id, "request.withdrawn", f"request/{request.id}", **_facts(request))
-    for one in reviewers(hub, session, request.dataset):
-        if one.id != person.id:
-            said = f"{person.name} withdrew request {request.id} for {_what(request)}."
-            tell(hub, session, one.id, said, f"/requests/{request.id}")
+    for reviewer in reviewers(hub, session, request.dataset):
+        if reviewer.id != person.id:
+            message = f"{person.name} withdrew request {request.id} for {_what(request)}."
+            tell(hub, session, reviewer.id, message, f"/requests/{request.id}")
     return request
 
 
@@ -215,12 +221,12 @@ def expire(hub: "Hub", session: Session) -> int:
         if request.job is not None:
             turn_away(session, request.job, "nobody decided about its request in time. Nothing was spent.")
         hub.audit.write(session, None, "request.expired", f"request/{request.id}", **_facts(request), was=was)
-        said = (
+        message = (
             f"Nobody decided in time about your request for {_what(request)}."
             if was == "open"
             else f"Your access has ended: {_what(request)}."
         )
-        tell(hub, session, request.person_id, said, f"/requests/{request.id}")
+        tell(hub, session, request.person_id, message, f"/requests/{request.id}")
         ended += 1
     return ended
 

@@ -60,10 +60,10 @@ def deliver(hub: "Hub", most: int = 100) -> int:
         return 0
     sent, later = 0, 0
     with _sender(hub.settings) as send:
-        for one, numbers in ((_send_link, unverified), (_send_one, waiting)):
+        for send_mail, numbers in ((_send_link, unverified), (_send_one, waiting)):
             for number in numbers:
                 try:
-                    sent += one(hub, number, send)
+                    sent += send_mail(hub, number, send)
                 except _Later:
                     later += 1
     if later:
@@ -86,7 +86,7 @@ def _send_link(hub: "Hub", number: int, send: _Send) -> bool:
     from cloister.hub.users.accounts import make_verify_link  # accounts send notifications: not at the top
 
     with hub.database.writing() as session:
-        asked = session.scalar(sa.select(Person.verify_asked).where(Person.id == number))
+        asked_at = session.scalar(sa.select(Person.verify_asked).where(Person.id == number))
         mine = sa.update(Person).where(Person.id == number, Person.verify_asked.is_not(None)).values(verify_asked=None)
         if session.execute(mine.returning(Person.id)).first() is None:
             return False  # another worker has it
@@ -103,7 +103,7 @@ def _send_link(hub: "Hub", number: int, send: _Send) -> bool:
         f"gets a right by it.\n\n-- \n{at}\n"
     )
     # The time of the first attempt stays: one that fails each time ends after seven days.
-    again = sa.update(Person).where(Person.id == number).values(verify_asked=asked)
+    again = sa.update(Person).where(Person.id == number).values(verify_asked=asked_at)
     return _sent(
         hub, name, lambda: _message(hub.settings, to, f"v{number}", "verify your e-mail address", text), send, again
     )
@@ -123,16 +123,16 @@ def _send_one(hub: "Hub", number: int, send: _Send) -> bool:
         notice = session.get_one(Notice, number)
         person = session.get(Person, notice.person_id)
         # Nothing is sent to an unverified address: it may belong to another person.
-        known = person is not None and person.active and person.verified is not None
-        to = person.email if person is not None and known else None
-        said, link, time = notice.text, notice.link, notice.created
+        deliverable = person is not None and person.active and person.verified is not None
+        to = person.email if person is not None and deliverable else None
+        sentence, link, time = notice.text, notice.link, notice.created
     if to is None:
         return False
     at = f"\n\n{hub.settings.address.rstrip('/')}{link}" if link else ""
-    text = f"{said}{at}\n\n-- \n{hub.settings.name}\n"
+    text = f"{sentence}{at}\n\n-- \n{hub.settings.name}\n"
     again = sa.update(Notice).where(Notice.id == number).values(mailed=False)
     name = f"notice-{number:08d}"
-    return _sent(hub, name, lambda: _message(hub.settings, to, str(number), said, text, time), send, again)
+    return _sent(hub, name, lambda: _message(hub.settings, to, str(number), sentence, text, time), send, again)
 
 
 def _sent(hub: "Hub", name: str, write: Callable[[], EmailMessage], send: _Send, undo: sa.Update) -> bool:

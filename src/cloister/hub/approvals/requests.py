@@ -62,13 +62,13 @@ def reviewers(hub: "Hub", session: Session, dataset: Dataset) -> list[Person]:
     named = {address.lower() for address in current_policy(hub, session, dataset).reviewers}
     by_address = sa.and_(Person.email.in_(named), Person.verified.is_not(None))
     wanted = sa.select(Person).where(Person.active, sa.or_(Person.id == dataset.owner_id, by_address))
-    return sorted(session.scalars(wanted), key=lambda one: (one.id != dataset.owner_id, one.id))
+    return sorted(session.scalars(wanted), key=lambda reviewer: (reviewer.id != dataset.owner_id, reviewer.id))
 
 
 def may_decide(hub: "Hub", session: Session, person: Person, request: Request) -> bool:
     """Return True if this user may decide on this request: a reviewer other than the requester."""
     return person.id != request.person_id and any(
-        one.id == person.id for one in reviewers(hub, session, request.dataset)
+        reviewer.id == person.id for reviewer in reviewers(hub, session, request.dataset)
     )
 
 
@@ -99,7 +99,7 @@ def ask_access(
         NotNow: the same was asked already, or granted, or there is no reviewer who could decide.
     """
     policy = current_policy(hub, session, dataset)
-    open_roles = [one.name for one in policy.roles if one.by_request]
+    open_roles = [entry.name for entry in policy.roles if entry.by_request]
     wanted = policy.role(role)
     if wanted is None or not wanted.by_request:
         listed = f"Choose among {', '.join(open_roles)}." if open_roles else "This policy gives no role by request."
@@ -109,7 +109,7 @@ def ask_access(
         raise BadForm(f"the purpose {purpose!r:.60} is not allowed for this role. Choose among {', '.join(allowed)}.")
     if not text.strip():
         raise BadForm("say in a sentence what you need the data for.")
-    deciding = [one for one in reviewers(hub, session, dataset) if one.id != person.id]
+    deciding = [reviewer for reviewer in reviewers(hub, session, dataset) if reviewer.id != person.id]
     if not deciding:
         raise NotNow("there is nobody but you who may decide about this. Name a reviewer in the policy.")
     _refuse_twice(session, person, dataset, role, purpose)
@@ -128,16 +128,16 @@ def ask_access(
     hub.audit.write(
         session, person.id, "request.asked", f"request/{request.id}", dataset=dataset.name, role=role, purpose=purpose
     )
-    for one in deciding:
-        said = f"{person.name} asks for the role {role} of {dataset.name}, for {purpose}."
-        tell(hub, session, one.id, said, f"/requests/{request.id}")
+    for recipient in deciding:
+        message = f"{person.name} asks for the role {role} of {dataset.name}, for {purpose}."
+        tell(hub, session, recipient.id, message, f"/requests/{request.id}")
     return request
 
 
 def askable_purposes(policy: Policy, role: Role) -> tuple[str, ...]:
     """Return every purpose that both the policy and the role allow."""
     narrower = role.purposes or policy.purposes
-    return tuple(one.name for one in offered(policy.purposes) if covered_by(one.name, narrower) is not None)
+    return tuple(offer.name for offer in offered(policy.purposes) if covered_by(offer.name, narrower) is not None)
 
 
 def _refuse_twice(session: Session, person: Person, dataset: Dataset, role: str, purpose: str) -> None:
@@ -150,10 +150,10 @@ def _refuse_twice(session: Session, person: Person, dataset: Dataset, role: str,
         Request.state.in_(("open", "granted")),
         sa.or_(Request.ends.is_(None), Request.ends > now()),
     )
-    found = session.scalars(same.limit(1)).first()
-    if found is not None:
-        words = "is open" if found.state == "open" else "was granted"
-        raise NotNow(f"request {found.id} for this role and purpose {words} already.")
+    earlier = session.scalars(same.limit(1)).first()
+    if earlier is not None:
+        words = "is open" if earlier.state == "open" else "was granted"
+        raise NotNow(f"request {earlier.id} for this role and purpose {words} already.")
 
 
 def _refuse_many(session: Session, person: Person, dataset: Dataset) -> None:
@@ -178,7 +178,7 @@ def ask_release(hub: "Hub", session: Session, job: Job) -> Request:
         NotNow: fewer reviewers than the policy requires may decide on it.
     """
     needs = max(1, needs_now(hub, session, job))
-    deciding = [one for one in reviewers(hub, session, job.dataset) if one.id != job.person_id]
+    deciding = [reviewer for reviewer in reviewers(hub, session, job.dataset) if reviewer.id != job.person_id]
     if len(deciding) < needs:
         raise NotNow(
             f"this release needs the agreement of {needs} besides you, and the policy names {len(deciding)} who may "
@@ -207,9 +207,9 @@ def ask_release(hub: "Hub", session: Session, job: Job) -> Request:
         needs=needs,
         purpose=job.purpose,
     )
-    for one in deciding:
-        said = f"{job.person.name} asks for a release from {job.dataset.name} that costs {cost}, for {job.purpose}."
-        tell(hub, session, one.id, said, f"/requests/{request.id}")
+    for recipient in deciding:
+        message = f"{job.person.name} asks for a release from {job.dataset.name} that costs {cost}, for {job.purpose}."
+        tell(hub, session, recipient.id, message, f"/requests/{request.id}")
     return request
 
 
@@ -224,9 +224,9 @@ def needs_now(hub: "Hub", session: Session, job: Job) -> int:
 
     That is never less than its cost to the dataset, and it is the cost on which the policy decides while the job runs.
     """
-    told = job.plan.get("own") or job.plan.get("loss")
-    own = None if told is None else Loss.from_json(told)
-    return needed_for(current_policy(hub, session, job.dataset), own) if own is not None and own.amount else 0
+    planned = job.plan.get("own") or job.plan.get("loss")
+    loss = None if planned is None else Loss.from_json(planned)
+    return needed_for(current_policy(hub, session, job.dataset), loss) if loss is not None and loss.amount else 0
 
 
 def let_go(session: Session, job: Job) -> None:

@@ -58,10 +58,10 @@ def find_dataset(hub: "Hub", session: Session, person: Person, name: str, enviro
     Raises:
         NotHere: there is none, or none that they may see: the two are not distinguished.
     """
-    found = session.scalar(sa.select(Dataset).where(Dataset.name == name, Dataset.deleted.is_(None)))
-    if found is None or not may_know(hub, session, person, found, environment):
+    dataset = session.scalar(sa.select(Dataset).where(Dataset.name == name, Dataset.deleted.is_(None)))
+    if dataset is None or not may_know(hub, session, person, dataset, environment):
         raise not_here(name)
-    return found
+    return dataset
 
 
 def not_here(name: str) -> NotHere:
@@ -106,20 +106,20 @@ def find_job(session: Session, person: Person, job_id: int) -> Job:
     if job is None or person.id not in (job.person_id, job.dataset.owner_id):
         raise NotHere(f"there is no job {job_id} of yours.")
     mine = person.id == job.person_id
-    found = result_of(session, job) if mine else None
+    result = result_of(session, job) if mine else None
     session.expunge(job)  # keeps changes made here out of the database
-    job.result = found
+    job.result = result
     return job
 
 
 def result_of(session: Session, job: Job) -> dict[str, Any] | None:
     """Load a job's result. A result that repeats an earlier one of the same user points to it."""
-    own = session.scalar(sa.select(Job.result).where(Job.id == job.id))
-    if own is None or SAME not in own:
-        return own
-    first = sa.select(Job.result).where(Job.id == own[SAME], Job.person_id == job.person_id)
+    result = session.scalar(sa.select(Job.result).where(Job.id == job.id))
+    if result is None or SAME not in result:
+        return result
+    first = sa.select(Job.result).where(Job.id == result[SAME], Job.person_id == job.person_id)
     earlier = session.scalar(first)
-    return None if earlier is None else {**earlier, "label": own["label"]}
+    return None if earlier is None else {**earlier, "label": result["label"]}
 
 
 def hand_on(session: Session, job_id: int) -> None:
@@ -140,12 +140,12 @@ def hand_on(session: Session, job_id: int) -> None:
         Job.result.is_not(None),
     )
     heir = None
-    for number, own in session.execute(repeats.order_by(Job.id)).all():
-        if own.get(SAME) != job_id:
+    for number, result in session.execute(repeats.order_by(Job.id)).all():
+        if result.get(SAME) != job_id:
             continue
-        kept: dict[str, Any] = {"result": {**first.result, "label": own["label"]}, "size": first.size}
+        columns: dict[str, Any] = {"result": {**first.result, "label": result["label"]}, "size": first.size}
         if heir is None:
             heir = number
         else:
-            kept = {"result": {SAME: heir, "label": own["label"]}}
-        session.execute(sa.update(Job).where(Job.id == number).values(**kept))
+            columns = {"result": {SAME: heir, "label": result["label"]}}
+        session.execute(sa.update(Job).where(Job.id == number).values(**columns))

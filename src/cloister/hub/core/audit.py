@@ -111,13 +111,13 @@ class Audit:
         failure: BaseException | None = None
         try:
             with self.database.writing() as session:
-                for one in batch:
-                    person_id, action, name, detail = one.what
-                    one.number = self.write(session, person_id, action, name, **detail)
+                for waiting in batch:
+                    person_id, action, name, detail = waiting.what
+                    waiting.number = self.write(session, person_id, action, name, **detail)
         except Exception as error:
             failure = error
-        for one in batch:
-            one.done, one.failure = True, failure
+        for waiting in batch:
+            waiting.done, waiting.failure = True, failure
 
     def _append(self, connection: sa.Connection, entry: Entry) -> str:
         connection.execute(_INSERT, entry.row())
@@ -196,7 +196,7 @@ class Audit:
             LedgerBroken: an entry was changed, removed or added out of order; the message names the first invalid one.
             HeadRejected: the head was not signed by the hub's key.
         """
-        heads = [one for one in (head, self._kept.read() if self._kept else None) if one is not None]
+        heads = [item for item in (head, self._kept.read() if self._kept else None) if item is not None]
         replay = Replay(self.key.public, heads)
         for entry in _entries(session):
             replay.add(entry)

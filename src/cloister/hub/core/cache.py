@@ -34,14 +34,14 @@ class Cache:
 
     def get(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         """Return the cached result, or compute it. An exception of `compute` is raised and not cached."""
-        found = self._find(key)
-        if found is None:
+        hit = self._find(key)
+        if hit is None:
             with self._computing:
-                found = self._find(key)  # another thread may have computed it meanwhile
-                if found is None:
-                    found = (compute(),)
-                    self._keep(key, found[0])
-        return found[0]
+                hit = self._find(key)  # another thread may have computed it meanwhile
+                if hit is None:
+                    hit = (compute(),)
+                    self._keep(key, hit[0])
+        return hit[0]
 
     def _find(self, key: Hashable) -> tuple[Any] | None:
         with self._changing:
@@ -68,9 +68,9 @@ def size_of(value: Any) -> int:
     if isinstance(value, str | bytes):
         return len(value) + 64
     if isinstance(value, Mapping):
-        return 64 + sum(size_of(key) + size_of(one) for key, one in value.items())
+        return 64 + sum(size_of(key) + size_of(item) for key, item in value.items())
     if isinstance(value, list | tuple):
-        return 64 + sum(size_of(one) for one in value)
+        return 64 + sum(size_of(item) for item in value)
     if is_dataclass(value):
         return 64 + sum(size_of(getattr(value, field.name)) for field in fields(value))
-    return 64 + sum(size_of(one) for one in getattr(value, "__dict__", {}).values())
+    return 64 + sum(size_of(item) for item in getattr(value, "__dict__", {}).values())

@@ -23,11 +23,11 @@ def beat(folder: Path, worker: str) -> None:
         folder: the hub's folder.
         worker: the worker's name.
     """
-    place = folder / "workers"
-    place.mkdir(mode=0o700, exist_ok=True)
-    waiting = place / f".{worker}"
+    workers = folder / "workers"
+    workers.mkdir(mode=0o700, exist_ok=True)
+    waiting = workers / f".{worker}"
     waiting.write_text(f"{now()}\n", encoding="ascii")
-    waiting.replace(place / worker)
+    waiting.replace(workers / worker)
 
 
 def living(folder: Path) -> list[str]:
@@ -72,11 +72,11 @@ def failures(folder: Path) -> int:
 
 
 def _beats(folder: Path) -> dict[str, float]:
-    found = {}
+    beats = {}
     try:
         for path in (folder / "workers").iterdir():
             if not path.name.startswith("."):
-                found[path.name] = float(path.read_text(encoding="ascii"))
+                beats[path.name] = float(path.read_text(encoding="ascii"))
     except (OSError, ValueError):  # removed meanwhile, or there is no such folder yet
         pass
-    return found
+    return beats

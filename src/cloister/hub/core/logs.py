@@ -67,8 +67,8 @@ def catch_all() -> None:
             log.error("an error that nobody caught", exc_info=(kind, error or kind(), trace))
 
     sys.excepthook = caught
-    sys.unraisablehook = lambda told: caught(told.exc_type, told.exc_value, told.exc_traceback)
-    threading.excepthook = lambda told: caught(told.exc_type, told.exc_value, told.exc_traceback)
+    sys.unraisablehook = lambda event: caught(event.exc_type, event.exc_value, event.exc_traceback)
+    threading.excepthook = lambda failure: caught(failure.exc_type, failure.exc_value, failure.exc_traceback)
 
 
 def configure(level: str = "info", stream: TextIO | None = None) -> None:

@@ -42,11 +42,11 @@ def mine(session: Session, person: Person, most: int = 100, before: int | None =
 
 def read_one(session: Session, person: Person, number: int) -> Notice | None:
     """Mark one notification as read; None if it is not this user's."""
-    found = session.get(Notice, number)
-    if found is None or found.person_id != person.id:
+    notice = session.get(Notice, number)
+    if notice is None or notice.person_id != person.id:
         return None
-    found.read = True
-    return found
+    notice.read = True
+    return notice
 
 
 def read_all(session: Session, person: Person) -> int:

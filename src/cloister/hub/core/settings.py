@@ -88,14 +88,14 @@ class Settings:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None, **changes: Any) -> "Settings":
         """Return the settings of this process; `changes` take precedence."""
-        given = os.environ if environment is None else environment
+        variables = os.environ if environment is None else environment
         kinds = get_type_hints(cls)
-        found: dict[str, Any] = {}
-        for one in fields(cls):
-            text = given.get(f"CLOISTER_{one.name.upper()}")
+        values: dict[str, Any] = {}
+        for setting in fields(cls):
+            text = variables.get(f"CLOISTER_{setting.name.upper()}")
             if text is not None and text != "":
-                found[one.name] = _read(one.name, text, kinds[one.name])
-        return cls(**{**found, **changes})
+                values[setting.name] = _read(setting.name, text, kinds[setting.name])
+        return cls(**{**values, **changes})
 
     @property
     def database(self) -> str:
@@ -116,7 +116,7 @@ class Settings:
 
     def hosts_of(self, organisation: str) -> list[str]:
         """Return the hosts that the owners of an organisation may connect to, each as host:port."""
-        return [place for owner, place in self._listed("connect_hosts", _host_and_port) if owner == organisation]
+        return [address for owner, address in self._listed("connect_hosts", _host_and_port) if owner == organisation]
 
     def folders_of(self, organisation: str) -> list[Path]:
         """Return the folders that the owners of an organisation may connect.
@@ -130,19 +130,19 @@ class Settings:
     def _listed(self, name: str, read: Callable[[str], _Place | None]) -> list[tuple[str, _Place]]:
         """Return the entries of a list as (organisation, place)."""
         text: str = getattr(self, name)
-        entries = [one.strip() for one in text.split(";" if ";" in text else ",")]
-        found = []
+        entries = [entry.strip() for entry in text.split(";" if ";" in text else ",")]
+        pairs = []
         for entry in filter(None, entries):
-            owner, _, place = (part.strip() for part in entry.partition("="))
-            where = read(place)
+            owner, _, target = (part.strip() for part in entry.partition("="))
+            where = read(target)
             if not owner or where is None:
                 form = "organisation=host:port" if read is _host_and_port else "organisation=/absolute/path"
                 raise BadName(
                     f"CLOISTER_{name.upper()}: the entry {entry!r:.80} must be {form}, with the organisation's name as "
                     "the hub has it: only its owners may connect there."
                 )
-            found.append((owner, where))
-        return found
+            pairs.append((owner, where))
+        return pairs
 
     @property
     def exposed(self) -> bool:
@@ -159,8 +159,8 @@ def _host_and_port(text: str) -> str | None:
     """Return host:port, an IPv6 address without its brackets; None if one is missing."""
     try:
         parts = urlsplit(f"//{text}")
-        whole = not (parts.path or parts.query or parts.fragment or parts.username is not None)
-        return f"{parts.hostname.rstrip('.')}:{parts.port}" if whole and parts.hostname and parts.port else None
+        bare = not (parts.path or parts.query or parts.fragment or parts.username is not None)
+        return f"{parts.hostname.rstrip('.')}:{parts.port}" if bare and parts.hostname and parts.port else None
     except ValueError:
         return None
 

@@ -56,9 +56,9 @@ def plain(value: object, depth: int = 0) -> Any:
 
 def cleaned(text: str | bytes, longest: int) -> str:
     """Return a text that every database can store: no NUL, no lone surrogates, limited length."""
-    whole = text if isinstance(text, str) else text.decode("utf-8", "replace")
-    whole = whole.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return whole if len(whole) <= longest else whole[: longest - 1] + "…"
+    clean = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    clean = clean.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +208,8 @@ def verify_export(path: str | os.PathLike[str], key: PublicKey | str, head: Head
         HeadRejected: a head is not signed by this key.
     """
     pinned = PublicKey.parse(key) if isinstance(key, str) else key
-    shown = [Head.parse(head) if isinstance(head, str) else head] if head is not None else []
-    replay, last = Replay(pinned, shown), None
+    heads = [Head.parse(head) if isinstance(head, str) else head] if head is not None else []
+    replay, last = Replay(pinned, heads), None
     count, newest = 0, BEFORE_ALL
     with Path(path).open("rb") as file:
         try:

@@ -239,8 +239,8 @@ def _add_database(archive: tarfile.TarFile, listed: dict[str, str], name: str, p
     """Add a consistent snapshot of a database that others may be writing to."""
     with copy_folder(path.parent) as folder:
         copy = folder / name
-        place = f"file:{quote(str(path.absolute()))}?mode=ro"
-        with closing(sqlite3.connect(place, uri=True)) as source, closing(sqlite3.connect(copy)) as target:
+        address = f"file:{quote(str(path.absolute()))}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True)) as source, closing(sqlite3.connect(copy)) as target:
             source.backup(target)
             target.execute("PRAGMA journal_mode = DELETE")  # all of it in one file
         _add_file(archive, listed, name, copy)
@@ -351,16 +351,16 @@ def _place(name: str, settings: Settings) -> Path:
     return settings.folder.joinpath(*parts)
 
 
-def _extract(archive: tarfile.TarFile, name: str, digest: str, place: Path) -> None:
+def _extract(archive: tarfile.TarFile, name: str, digest: str, target: Path) -> None:
     try:
         member = archive.extractfile(name)
     except KeyError:
         member = None
     if member is None:
         raise LedgerBroken(f"{name} is missing from the copy. Restore another one.")
-    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     counted = _Hashing(member)
-    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         while piece := counted.read(1024 * 1024):
             file.write(piece)
@@ -398,8 +398,8 @@ def _stop_what_was_pending(session: Session) -> None:
     granted = sa.update(models.Request).where(models.Request.state.in_(("open", "granted")))
     session.execute(granted.values(state="expired", ends=now()))
     pending = sa.update(models.Job).where(models.Job.state.in_(("waiting", "queued")))
-    said = "The hub was restored from a copy before this ran. Nothing was spent. Submit it again."
-    session.execute(pending.values(state="cancelled", finished=now(), problem=said))
+    problem = "The hub was restored from a copy before this ran. Nothing was spent. Submit it again."
+    session.execute(pending.values(state="cancelled", finished=now(), problem=problem))
 
 
 def _what_next(settings: Settings) -> list[str]:

@@ -119,9 +119,11 @@ class Demo:
 
     def sheet(self) -> str:
         """Return addresses, users and passwords as text."""
-        width = max(len(one.email) for one in PEOPLE)
+        width = max(len(person.email) for person in PEOPLE)
         lines = [f"A demo hub in {self.folder}. Everybody's password is: {PASSWORD}", ""]
-        lines += [f"  {one.email:<{width}}  {one.name}, {one.organisation}: {one.about}" for one in PEOPLE]
+        lines += [
+            f"  {person.email:<{width}}  {person.name}, {person.organisation}: {person.about}" for person in PEOPLE
+        ]
         lines += ["", f"Ada's token for the Python client: {self.token}", f"Open {self.address}"]
         return "\n".join([*lines, f"A survey to answer, on a phone too: {self.address}/s/{demo_survey.NAME}"])
 
@@ -141,7 +143,7 @@ def make_demo(settings: Settings) -> Demo:
     else:
         raise NotNow(f"{settings.folder} holds a hub that is no demo. Choose another folder.")
     with hub:
-        people = {one.email.partition("@")[0]: _person(hub, one) for one in PEOPLE}
+        people = {person.email.partition("@")[0]: _person(hub, person) for person in PEOPLE}
         _share(hub, people["hanna"], "visits", "Visits to St. Anna Hospital", _VISITS_ABOUT, _VISITS_POLICY, _visits())
         _share(hub, people["clara"], "check-ups", "Check-ups at Lake Clinic", _CHECKUPS_ABOUT, _CHECKUPS_POLICY, _ups())
         _requests(hub, people)
@@ -153,18 +155,20 @@ def make_demo(settings: Settings) -> Demo:
     return Demo(settings.folder, settings.address, mark.read_text())
 
 
-def _person(hub: Hub, one: _Somebody) -> Person:
+def _person(hub: Hub, profile: _Somebody) -> Person:
     with hub.database.reading() as session:
-        found = accounts.find(session, one.email)
-        place = session.scalar(sa.select(Organisation).where(Organisation.name == one.organisation))
-    if found is not None:
-        return found
-    if place is None:
-        place = user_actions.make_organisation(hub, None, one.organisation, one.country)
-    secret = user_actions.invite(hub, None, email=one.email, organisation=place.id, roles=one.roles)
-    user_actions.sign_up(hub, email=one.email, name=one.name, password=PASSWORD, address="127.0.0.1", invitation=secret)
+        existing = accounts.find(session, profile.email)
+        organisation = session.scalar(sa.select(Organisation).where(Organisation.name == profile.organisation))
+    if existing is not None:
+        return existing
+    if organisation is None:
+        organisation = user_actions.make_organisation(hub, None, profile.organisation, profile.country)
+    secret = user_actions.invite(hub, None, email=profile.email, organisation=organisation.id, roles=profile.roles)
+    user_actions.sign_up(
+        hub, email=profile.email, name=profile.name, password=PASSWORD, address="127.0.0.1", invitation=secret
+    )
     with hub.database.reading() as session:
-        person = accounts.find(session, one.email)
+        person = accounts.find(session, profile.email)
     assert person is not None
     return person
 
@@ -195,7 +199,7 @@ def _visits() -> _Data:
 
 
 def _ups() -> _Data:
-    made = hospital(30_000, seed="clinic")
+    source = hospital(30_000, seed="clinic")
     columns = {"patient": "patient", "ward": "department", "age": "age", "cost": "cost", "admitted": "seen"}
     facts = SCHEMA["tables"]["visits"]["columns"]
     table = {new: facts[old] for old, new in columns.items() if old != "patient"}
@@ -203,7 +207,7 @@ def _ups() -> _Data:
         "unit": {"name": "patient", "max_rows": 4},
         "tables": {"checkups": {"unit": "patient", "rows": 45_000, "columns": table}},
     }
-    return _Data("checkups", pa.table({new: made[old] for old, new in columns.items()}), schema)
+    return _Data("checkups", pa.table({new: source[old] for old, new in columns.items()}), schema)
 
 
 def _share(hub: Hub, owner: Person, name: str, title: str, about: str, policy: str, data: _Data) -> None:
@@ -215,8 +219,8 @@ def _share(hub: Hub, owner: Person, name: str, title: str, about: str, policy: s
             dataset = datasets.create(
                 hub, session, owner, name=name, title=title, about=about, policy_text=policy, schema_text=schema
             )
-        known = datasets.versions(session, dataset)
-    if any(one.state == "ready" for one in known):
+        versions = datasets.versions(session, dataset)
+    if any(version.state == "ready" for version in versions):
         return
     sink = io.BytesIO()
     pq.write_table(data.table, sink)
@@ -242,8 +246,8 @@ def _requests(hub: Hub, people: dict[str, Person]) -> None:
             return
         dataset = datasets.find(session, "check-ups")
         why = "To compare the ages of check-ups in two regions, for a paper."
-        asked = ask_access(hub, session, people["ben"], dataset, "guests", "epidemiology", why)
-        decide(hub, session, people["clara"], asked, True, "A clear question, and it fits the consent.")
+        request = ask_access(hub, session, people["ben"], dataset, "guests", "epidemiology", why)
+        decide(hub, session, people["clara"], request, True, "A clear question, and it fits the consent.")
         why = "For an exercise in my course on medical statistics."
         waiting = ask_access(hub, session, people["ada"], dataset, "guests", "education", why)
         comment(hub, session, people["clara"], waiting, "How many students will see the answers?")
@@ -253,7 +257,7 @@ def _work(hub: Hub, ada: Person, ben: Person) -> None:
     with hub.database.reading() as session:
         if session.scalar(sa.select(Job.id).limit(1)) is not None:
             return
-    here = Environment(time=now(), country="AT", network="127.0.0.1")
+    environment = Environment(time=now(), country="AT", network="127.0.0.1")
     for person, name, kind, form, purpose in (
         (ada, "visits", "query", {"sql": _WARDS, "spend": "rho 0.005"}, "health-research"),
         (ada, "visits", "query", {"sql": _OLD, "spend": "rho 0.001"}, "health-research"),
@@ -262,10 +266,10 @@ def _work(hub: Hub, ada: Person, ben: Person) -> None:
         (ada, "visits", "profile", {"table": "visits", "spend": "rho 0.01"}, "health-research"),
         (ada, "visits", "query", {"sql": _COST, "spend": "rho 0.02"}, "health-research"),  # waits for an approval
     ):
-        gateway.submit(hub, person, gateway.JobOrder(name, kind, form, purpose, here))
+        gateway.submit(hub, person, gateway.JobOrder(name, kind, form, purpose, environment))
     with suppress(Denied):  # so that there is a refusal with its reasons
         form = {"sql": _OLD, "spend": "rho 0.001"}
-        gateway.submit(hub, ben, gateway.JobOrder("visits", "query", form, "marketing", here))
+        gateway.submit(hub, ben, gateway.JobOrder("visits", "query", form, "marketing", environment))
     with hub.database.writing() as session:
         dataset = datasets.find(session, "visits")
         session.add(SavedQuery(person_id=ada.id, dataset_id=dataset.id, name="Wards at a glance", sql=_GLANCE))

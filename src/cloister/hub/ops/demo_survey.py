@@ -81,15 +81,15 @@ _FACTS: dict[str, Any] = {
 def make_survey(hub: Hub, owner: Person) -> None:
     """Compose, publish and answer it; existing parts stay."""
     with hub.database.writing() as session:
-        made = session.scalar(sa.select(Survey).where(Survey.name == NAME))
-        if made is None:
-            made = surveys.create(hub, session, owner, NAME, _FACTS)
-            surveys.publish(hub, session, made)
+        survey = session.scalar(sa.select(Survey).where(Survey.name == NAME))
+        if survey is None:
+            survey = surveys.create(hub, session, owner, NAME, _FACTS)
+            surveys.publish(hub, session, survey)
     with hub.database.reading() as session:
-        told = surveys.public(surveys.find(session, NAME))
-        there = surveys.sizes(session, surveys.find(session, NAME))[0]
-    if there < PEOPLE:
-        asyncio.run(_answer(hub, submissions(told, _people()[there:])))
+        public = surveys.public(surveys.find(session, NAME))
+        count = surveys.sizes(session, surveys.find(session, NAME))[0]
+    if count < PEOPLE:
+        asyncio.run(_answer(hub, submissions(public, _people()[count:])))
 
 
 async def _answer(hub: Hub, sent: list[bytes]) -> None:
@@ -104,14 +104,14 @@ def _people() -> list[dict[str, tuple[Any, str]]]:
 
 
 def _person(draw: random.Random) -> dict[str, tuple[Any, str]]:
-    asked = {one["id"]: one for one in _FACTS["asked"]}
+    questions = {question["id"]: question for question in _FACTS["asked"]}
     nights = draw.random() < 0.22
     hours = draw.gauss(6.1 if nights else 7.2, 1.1)
     rested = min(5, max(1, round(1.2 + 0.42 * hours - (0.6 if nights else 0) + draw.gauss(0, 0.8))))
     answers: dict[str, Any] = {
         "shifts": "yes" if nights else "no",
-        "home": draw.choices(asked["home"]["options"], (35, 25, 25, 15))[0],
-        "helps": draw.sample(asked["helps"]["options"], draw.choice((0, 1, 1, 2))),
+        "home": draw.choices(questions["home"]["options"], (35, 25, 25, 15))[0],
+        "helps": draw.sample(questions["helps"]["options"], draw.choice((0, 1, 1, 2))),
         "hours": f"{min(14, max(0, hours)):.1f}",
         "rested": str(rested),
         "ward": draw.choices(WARDS, (3, 5, 2, 1, 2, 3))[0],
@@ -119,5 +119,7 @@ def _person(draw: random.Random) -> dict[str, tuple[Any, str]]:
     }
     # Levels are chosen independently of the answer; some skip a question.
     levels = draw.choices(("strong", "medium", "light", "skip"), (15, 40, 40, 5), k=len(answers))
-    chosen = {name: (one, level) for (name, one), level in zip(answers.items(), levels, strict=True) if level != "skip"}
+    chosen = {
+        name: (answer, level) for (name, answer), level in zip(answers.items(), levels, strict=True) if level != "skip"
+    }
     return chosen or {"shifts": (answers["shifts"], "light")}

@@ -40,7 +40,7 @@ def check_receipts(hub: Hub) -> None:
         newest = sa.select(Job.receipt).where(Job.receipt.is_not(None), Job.finished > since)
         texts = list(session.scalars(newest.order_by(Job.finished.desc()).limit(_RECEIPTS)))
     heads = [head for text in texts for line in str(text).splitlines() if (head := _head_of(line, hub)) is not None]
-    for head in sorted(heads, key=lambda one: one.number, reverse=True)[:1]:
+    for head in sorted(heads, key=lambda candidate: candidate.number, reverse=True)[:1]:
         if not hub.ledger.contains(head):
             hub.ledger.show_head(head)  # stores it, and refuses
 
@@ -72,10 +72,10 @@ def show_head(hub: Hub, shown: str) -> Head:
 
 def require_accounts(hub: Hub, datasets: Iterable[str]) -> None:
     """Refuse datasets that have no account in the ledger."""
-    known = {account.name for account in hub.ledger.accounts()}
+    accounts = {account.name for account in hub.ledger.accounts()}
     for dataset in datasets:
-        if dataset not in known:
-            names = ", ".join(sorted(known)) or "none"
+        if dataset not in accounts:
+            names = ", ".join(sorted(accounts)) or "none"
             raise NotHere(f"the ledger has no account of a dataset {dataset!r:.80}. It has: {names}.")
 
 
@@ -98,8 +98,8 @@ def write_off(hub: Hub, dataset: str) -> list[tuple[str, Loss]]:
     return lost
 
 
-def _head(shown: str, hub: Hub) -> Head:
-    text = shown.strip()
+def _head(source: str, hub: Hub) -> Head:
+    text = source.strip()
     if len(text) < 500 and "\n" not in text and Path(text).is_file():
         text = Path(text).read_text(encoding="utf-8", errors="replace").strip()
     if not text.startswith("{"):

@@ -148,11 +148,11 @@ def _begin(settings: Settings) -> None:
 def environment_of(settings: Settings) -> dict[str, str]:
     """Return the settings as environment variables."""
     plain: dict[str, str] = {}
-    for one in fields(Settings):
-        value: Any = getattr(settings, one.name)
-        if value != one.default:
+    for field in fields(Settings):
+        value: Any = getattr(settings, field.name)
+        if value != field.default:
             text = "yes" if value is True else "no" if value is False else str(value)
-            plain[f"CLOISTER_{one.name.upper()}"] = text
+            plain[f"CLOISTER_{field.name.upper()}"] = text
     plain["CLOISTER_FOLDER"] = str(Path(settings.folder).resolve())
     return plain
 

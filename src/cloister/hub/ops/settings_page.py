@@ -28,10 +28,10 @@ def settings_page() -> str:
     """Return docs/hub-settings.md, below the line that says where it is made."""
     kinds = get_type_hints(Settings)
     rows = ["| variable | kind | unless set | meaning |", "| --- | --- | --- | --- |"]
-    for one in fields(Settings):
-        name = f"`CLOISTER_{one.name.upper()}`" + ("*" if one.name in _SECRET else "")
-        meaning = str(one.metadata["meaning"]).replace("|", "\\|")
-        rows.append(f"| {name} | {_KINDS[kinds[one.name]]} | {_default(one.default)} | {meaning} |")
+    for field in fields(Settings):
+        name = f"`CLOISTER_{field.name.upper()}`" + ("*" if field.name in _SECRET else "")
+        meaning = str(field.metadata["meaning"]).replace("|", "\\|")
+        rows.append(f"| {name} | {_KINDS[kinds[field.name]]} | {_default(field.default)} | {meaning} |")
     return _HEAD + "\n".join(rows) + "\n" + _TAIL
 
 

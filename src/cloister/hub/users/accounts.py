@@ -158,14 +158,14 @@ def make_verify_link(session: Session, by: Person | None, person: Person | int) 
         person: the user with the address.
     """
     require_operator(session, by)
-    found = person_here(session, person)
-    if by is not None and by.id == found.id:
+    user = person_here(session, person)
+    if by is not None and by.id == user.id:
         raise Denied("nobody vouches for their own address. Another operator makes the link.")
-    if not found.active or found.verified is not None:
+    if not user.active or user.verified is not None:
         raise NotNow("this account is closed, or its address is verified already.")
-    one_time_links.withdraw(session, one_time_links.VERIFY, person=found)
+    one_time_links.withdraw(session, one_time_links.VERIFY, person=user)
     return one_time_links.make(
-        session, by, one_time_links.VERIFY, person=found, days=_VERIFY_DAYS, detail={"email": found.email}
+        session, by, one_time_links.VERIFY, person=user, days=_VERIFY_DAYS, detail={"email": user.email}
     )
 
 
@@ -175,14 +175,14 @@ def verify(session: Session, person: Person | int, secret: str) -> Person:
     A stranger who signed up with another person's address does not get its mail; and the recipient of the mail cannot
     confirm an account that is not theirs by following a link.
     """
-    found = person_here(session, person)
+    user = person_here(session, person)
     link = one_time_links.look(session, one_time_links.VERIFY, secret)
-    if link.person_id != found.id or link.detail["email"] != found.email:
+    if link.person_id != user.id or link.detail["email"] != user.email:
         raise NotHere("this link is for another account. Sign in to that one, or ask for a link of your own.")
     one_time_links.take(session, one_time_links.VERIFY, secret)
-    found.verified, found.verify_asked = now(), None
+    user.verified, user.verify_asked = now(), None
     session.flush()
-    return found
+    return user
 
 
 # Organisations.
@@ -191,9 +191,9 @@ def verify(session: Session, person: Person | int, secret: str) -> Person:
 def make_organisation(session: Session, by: Person | None, name: str, country: str = "") -> Organisation:
     """Create an organisation; its country is two letters, or empty."""
     require_operator(session, by)
-    made = Organisation(name=_words("name", name), country=_country(country))
-    _add(session, made, "there is an organisation of this name already.")
-    return made
+    organisation = Organisation(name=_words("name", name), country=_country(country))
+    _add(session, organisation, "there is an organisation of this name already.")
+    return organisation
 
 
 def organisation_named(session: Session, by: Person | None, name: str, country: str = "") -> tuple[Organisation, str]:
@@ -205,49 +205,51 @@ def organisation_named(session: Session, by: Person | None, name: str, country: 
     """
     require_operator(session, by)
     called, land = _words("organisation", name), _country(country)
-    found = session.scalars(sa.select(Organisation).where(Organisation.name == called)).one_or_none()
-    if found is None:
+    organisation = session.scalars(sa.select(Organisation).where(Organisation.name == called)).one_or_none()
+    if organisation is None:
         return make_organisation(session, by, called, land), "organisation.made"
-    if not land or land == found.country:
-        return found, ""
-    if found.country:
-        raise NotNow(f"{found.name} is there already, with the country {found.country}. Leave the country out.")
-    found.country = land
+    if not land or land == organisation.country:
+        return organisation, ""
+    if organisation.country:
+        raise NotNow(
+            f"{organisation.name} is there already, with the country {organisation.country}. Leave the country out."
+        )
+    organisation.country = land
     session.flush()
-    return found, "organisation.country_set"
+    return organisation, "organisation.country_set"
 
 
 def organisation_here(session: Session, number: int) -> Organisation:
     """Return the organisation with that id; raise NotHere if there is none."""
-    found = session.get(Organisation, number) if 0 < number <= MOST else None
-    if found is None:
+    organisation = session.get(Organisation, number) if 0 < number <= MOST else None
+    if organisation is None:
         raise NotHere("there is no such organisation.")
-    return found
+    return organisation
 
 
 def set_organisation(session: Session, by: Person | None, person: Person | int, organisation: int | None) -> Person:
     """Set a user's organisation, or none."""
     require_operator(session, by)
-    found = person_here(session, person)
-    if by is not None and by.id == found.id:
+    user = person_here(session, person)
+    if by is not None and by.id == user.id:
         # Policies depend on the organisation: moving oneself would be granting oneself access.
         raise Denied("nobody moves themself to another organisation. Ask another operator.")
-    found.organisation_id = organisation_here(session, organisation).id if organisation is not None else None
+    user.organisation_id = organisation_here(session, organisation).id if organisation is not None else None
     session.flush()
-    session.refresh(found)
-    return found
+    session.refresh(user)
+    return user
 
 
 def set_active(session: Session, by: Person | None, person: Person | int, active: bool) -> Person:
     """Close or reopen an account. Closing ends its sessions, tokens and links."""
     require_operator(session, by)
-    found = person_here(session, person)
+    user = person_here(session, person)
     if not active:
-        keep_an_operator(session, without=found)
-        _lock_out(session, found)
-    found.active = active
+        keep_an_operator(session, without=user)
+        _lock_out(session, user)
+    user.active = active
     session.flush()
-    return found
+    return user
 
 
 # Passwords.
@@ -255,11 +257,11 @@ def set_active(session: Session, by: Person | None, person: Person | int, active
 
 def change_password(session: Session, person: Person | int, password: str) -> None:
     """Set a new password and end all sessions. The caller has checked the old one."""
-    found = person_here(session, person)
-    passwords.accept(password, email=found.email, name=found.name)
-    found.password = passwords.seal(password)
-    one_time_links.withdraw(session, one_time_links.RESET, person=found)
-    sessions.end_all(session, found)
+    user = person_here(session, person)
+    passwords.accept(password, email=user.email, name=user.name)
+    user.password = passwords.seal(password)
+    one_time_links.withdraw(session, one_time_links.RESET, person=user)
+    sessions.end_all(session, user)
 
 
 def make_reset_link(session: Session, by: Person | None, person: Person | int, *, second_factor: bool = False) -> str:
@@ -270,29 +272,29 @@ def make_reset_link(session: Session, by: Person | None, person: Person | int, *
     notification, and no operator makes a link for themself.
     """
     require_operator(session, by)
-    found = person_here(session, person)
-    if by is not None and by.id == found.id:
+    user = person_here(session, person)
+    if by is not None and by.id == user.id:
         raise Denied("change your password under Account. If it is lost, another operator makes the link.")
-    if not found.active:
+    if not user.active:
         raise NotNow("this account is closed. Open it first.")
-    one_time_links.withdraw(session, one_time_links.RESET, person=found)
+    one_time_links.withdraw(session, one_time_links.RESET, person=user)
     detail = {"second_factor": second_factor}
-    return one_time_links.make(session, by, one_time_links.RESET, person=found, days=_RESET_DAYS, detail=detail)
+    return one_time_links.make(session, by, one_time_links.RESET, person=user, days=_RESET_DAYS, detail=detail)
 
 
 def reset_password(session: Session, secret: str, password: str) -> Person:
     """Set a password with a reset link. Ends all sessions and tokens: a lost password may have been stolen."""
     link = one_time_links.take(session, one_time_links.RESET, secret)
-    found = person_here(session, link.person_id or 0)
-    if not found.active:
+    user = person_here(session, link.person_id or 0)
+    if not user.active:
         raise NotHere("this link is wrong, was used or is too old. Ask an operator for a new one.")
-    passwords.accept(password, email=found.email, name=found.name)
-    found.password = passwords.seal(password)
+    passwords.accept(password, email=user.email, name=user.name)
+    user.password = passwords.seal(password)
     if link.detail["second_factor"]:
-        found.totp_secret = found.totp_pending = None
-    _lock_out(session, found)
+        user.totp_secret = user.totp_pending = None
+    _lock_out(session, user)
     session.flush()
-    return found
+    return user
 
 
 def _lock_out(session: Session, person: Person) -> None:

@@ -47,15 +47,15 @@ def reserve(session: Session, settings: Settings, keys: Iterable[str]) -> int:
     wanted = sorted(set(keys))
     if session.get_bind().dialect.name == "postgresql":
         # SQLite has one writer at a time. In PostgreSQL, two attempts for one key must not both be the last one.
-        for one in wanted:
-            session.execute(sa.select(sa.func.pg_advisory_xact_lock(int(one[:15], 16))))
+        for key in wanted:
+            session.execute(sa.select(sa.func.pg_advisory_xact_lock(int(key[:15], 16))))
     counted = sa.select(Try.who, sa.func.count()).where(Try.who.in_(wanted)).group_by(Try.who)
     used = {row[0]: row[1] for row in session.execute(counted)}
-    if any(used.get(one, 0) >= settings.login_tries for one in wanted):
+    if any(used.get(key, 0) >= settings.login_tries for key in wanted):
         raise TooMany(f"too many wrong tries. Wait {settings.lock_minutes} minutes, then try again.", wait_s=window)
-    session.add_all(Try(who=one) for one in wanted)
+    session.add_all(Try(who=key) for key in wanted)
     session.flush()
-    return min(settings.login_tries - used.get(one, 0) - 1 for one in wanted)
+    return min(settings.login_tries - used.get(key, 0) - 1 for key in wanted)
 
 
 def forget(session: Session, keys: Iterable[str]) -> None:
@@ -106,4 +106,4 @@ class Limiter:
             self._counts[who] = (span, count + weight, before)
             if self._swept != span:
                 self._swept = span
-                self._counts = {one: kept for one, kept in self._counts.items() if kept[0] >= span - 1}
+                self._counts = {key: counts for key, counts in self._counts.items() if counts[0] >= span - 1}

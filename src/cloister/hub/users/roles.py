@@ -61,8 +61,8 @@ def require_operator(session: Session, by: Person | None) -> None:
     """Raise Denied unless `by` is an active operator now, or None: the command line on the host."""
     if by is None:
         return
-    found = session.get(Person, by.id)
-    if found is None or not found.active or "operator" not in found.roles:
+    operator = session.get(Person, by.id)
+    if operator is None or not operator.active or "operator" not in operator.roles:
         raise Denied("this is for operators of the hub.")
 
 
@@ -73,10 +73,10 @@ def person_here(session: Session, person: Person | int) -> Person:
         NotHere: there is no user with that id.
     """
     number = person if isinstance(person, int) else person.id
-    found = session.get(Person, number) if 0 < number <= MOST else None
-    if found is None:
+    user = session.get(Person, number) if 0 < number <= MOST else None
+    if user is None:
         raise NotHere("there is no such person.")
-    return found
+    return user
 
 
 def set_roles(session: Session, by: Person | None, person: Person | int, roles: Sequence[str]) -> Change:
@@ -87,16 +87,16 @@ def set_roles(session: Session, by: Person | None, person: Person | int, roles: 
         NotNow: the last operator would be gone.
     """
     require_operator(session, by)
-    found, wanted = person_here(session, person), known_roles(roles)
+    user, wanted = person_here(session, person), known_roles(roles)
     change = Change(
-        tuple(role for role in wanted if role not in found.roles),
-        tuple(role for role in found.roles if role not in wanted),
+        tuple(role for role in wanted if role not in user.roles),
+        tuple(role for role in user.roles if role not in wanted),
     )
-    if by is not None and by.id == found.id and change.added:
+    if by is not None and by.id == user.id and change.added:
         raise Denied("nobody grants themself a role. Ask another operator.")
     if "operator" in change.removed:
-        keep_an_operator(session, without=found)
-    found.roles = wanted
+        keep_an_operator(session, without=user)
+    user.roles = wanted
     session.flush()
     return change
 
@@ -104,5 +104,5 @@ def set_roles(session: Session, by: Person | None, person: Person | int, roles: 
 def keep_an_operator(session: Session, without: Person) -> None:
     """Raise NotNow if `without` is the last operator. Locks the operators, so that two cannot leave at once."""
     people = session.scalars(sa.select(Person).where(Person.active).order_by(Person.id).with_for_update(of=Person))
-    if not any("operator" in one.roles for one in people if one.id != without.id):
+    if not any("operator" in person.roles for person in people if person.id != without.id):
         raise NotNow("a hub needs an operator, and there is no other. Make somebody else operator first.")

@@ -22,11 +22,11 @@ def begin(session: Session, settings: Settings, person: Person, complete: bool) 
     """Begin a session; return the secret for the cookie, and the stored session."""
     secret = fresh()
     lasts = settings.session_hours * 3600 if complete else _INCOMPLETE_SECONDS
-    kept = models.Session(id=digest(secret), person_id=person.id, csrf=fresh(), complete=complete, ends=now() + lasts)
+    stored = models.Session(id=digest(secret), person_id=person.id, csrf=fresh(), complete=complete, ends=now() + lasts)
     session.execute(sa.delete(models.Session).where(models.Session.ends <= now()))
-    session.add(kept)
+    session.add(stored)
     session.flush()
-    return secret, kept
+    return secret, stored
 
 
 def find(session: Session, secret: str) -> tuple[Person, models.Session] | None:

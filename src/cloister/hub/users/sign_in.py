@@ -65,20 +65,20 @@ def sign_in(hub: "Hub", *, email: str, password: str, address: str, before: str 
     person = _check(hub, email, password, address)
     renewed = passwords.seal(password) if passwords.outdated(person.password) else None
     with hub.database.writing() as session:
-        found = session.get(Person, person.id)
-        if found is None or not found.active or found.password != person.password:
+        user = session.get(Person, person.id)
+        if user is None or not user.active or user.password != person.password:
             raise _failed()  # closed or changed while the password was checked
         if renewed is not None:
-            found.password = renewed
+            user.password = renewed
         if before:
             sessions.end(session, before)
-        complete = found.totp_secret is None and not hub.settings.require_totp
-        secret, kept = sessions.begin(session, hub.settings, found, complete)
-        if not complete and found.totp_secret is None:
-            totp.enroll(session, hub.keys, found, hub.settings.name)
+        complete = user.totp_secret is None and not hub.settings.require_totp
+        secret, stored = sessions.begin(session, hub.settings, user, complete)
+        if not complete and user.totp_secret is None:
+            totp.enroll(session, hub.keys, user, hub.settings.name)
         action = "person.signed_in" if complete else "person.password_shown"
-        hub.audit.write(session, found.id, action, f"person/{found.id}", address=address)
-    return Entered(secret, kept, found)
+        hub.audit.write(session, user.id, action, f"person/{user.id}", address=address)
+    return Entered(secret, stored, user)
 
 
 def prove(hub: "Hub", person: Person, password: str, address: str) -> None:
@@ -107,9 +107,9 @@ def second_factor(hub: "Hub", secret: str, code: str, address: str) -> Entered:
 def enroll_factor(hub: "Hub", person: Person) -> tuple[str, str]:
     """Begin to set up a second factor; return the secret for the app, and its otpauth address."""
     with hub.database.writing() as session:
-        shown = totp.enroll(session, hub.keys, person, hub.settings.name)
+        setup = totp.enroll(session, hub.keys, person, hub.settings.name)
         hub.audit.write(session, person.id, "person.factor_begun", f"person/{person.id}")
-    return shown
+    return setup
 
 
 def confirm_factor(hub: "Hub", secret: str, code: str, address: str) -> Entered:
@@ -141,13 +141,13 @@ def remove_factor(hub: "Hub", person: Person, code: str, address: str) -> None:
     if hub.settings.require_totp:
         raise NotNow("this hub asks everybody for a second factor. If your device is lost, ask an operator.")
     with hub.database.writing() as session:
-        found = person_here(session, person)
-        if found.totp_secret is None:  # before an attempt is counted: there is nothing to guess
+        user = person_here(session, person)
+        if user.totp_secret is None:  # before an attempt is counted: there is nothing to guess
             raise NotNow("you have no second factor.")
-        fits = _code_fits(hub, session, found, code, address)
+        fits = _code_fits(hub, session, user, code, address)
         if fits:
-            totp.remove(session, found)
-            hub.audit.write(session, found.id, "person.factor_removed", f"person/{found.id}", address=address)
+            totp.remove(session, user)
+            hub.audit.write(session, user.id, "person.factor_removed", f"person/{user.id}", address=address)
     if not fits:
         raise SignInFailed("the code does not fit, or was used already. Wait for the next one.")
 
@@ -155,23 +155,23 @@ def remove_factor(hub: "Hub", person: Person, code: str, address: str) -> None:
 def sign_out(hub: "Hub", secret: str) -> None:
     """End a session."""
     with hub.database.writing() as session:
-        known = sessions.find(session, secret)
+        match = sessions.find(session, secret)
         sessions.end(session, secret)
-        if known is not None:
-            hub.audit.write(session, known[0].id, "person.signed_out", f"person/{known[0].id}")
+        if match is not None:
+            hub.audit.write(session, match[0].id, "person.signed_out", f"person/{match[0].id}")
 
 
 def _check(hub: "Hub", email: str, password: str, address: str) -> Person:
-    account, place = rate_limits.key("account", accounts.fold(email)), rate_limits.key("address", address)
+    account, origin = rate_limits.key("account", accounts.fold(email)), rate_limits.key("address", address)
     with hub.database.writing() as session:
-        left = rate_limits.reserve(session, hub.settings, (account, place))
+        left = rate_limits.reserve(session, hub.settings, (account, origin))
         person = accounts.find(session, email)
-    kept = person.password if person is not None and person.active else None
-    fits = passwords.matches(kept, password)
+    stored_hash = person.password if person is not None and person.active else None
+    fits = passwords.matches(stored_hash, password)
     with hub.database.writing() as session:
         if fits:
             rate_limits.forget(session, (account,))
-            rate_limits.give_back(session, place)
+            rate_limits.give_back(session, origin)
         else:
             # Never the input: it may be a password in the wrong field.
             whom = f"person/{person.id}" if person is not None else "person/unknown"
@@ -182,11 +182,11 @@ def _check(hub: "Hub", email: str, password: str, address: str) -> Person:
 
 
 def _code_fits(hub: "Hub", session: "Session", person: Person, code: str, address: str) -> bool:
-    factor, place = rate_limits.key("factor", str(person.id)), rate_limits.key("address", address)
-    left = rate_limits.reserve(session, hub.settings, (factor, place))
+    factor, origin = rate_limits.key("factor", str(person.id)), rate_limits.key("address", address)
+    left = rate_limits.reserve(session, hub.settings, (factor, origin))
     if totp.check(session, hub.keys, person, code):
         rate_limits.forget(session, (factor,))
-        rate_limits.give_back(session, place)
+        rate_limits.give_back(session, origin)
         return True
     whom = f"person/{person.id}"
     hub.audit.write(session, None, "person.code_failed", whom, address=address, locked=left == 0)
@@ -194,17 +194,17 @@ def _code_fits(hub: "Hub", session: "Session", person: Person, code: str, addres
 
 
 def _known(session: "Session", secret: str) -> tuple[Person, models.Session]:
-    known = sessions.find(session, secret)
-    if known is None:
+    match = sessions.find(session, secret)
+    if match is None:
         raise SignInFailed("this took too long. Sign in again.")
-    return known
+    return match
 
 
 def _waiting(session: "Session", secret: str) -> tuple[Person, models.Session]:
-    person, kept = _known(session, secret)
-    if kept.complete:
+    person, stored = _known(session, secret)
+    if stored.complete:
         raise NotNow("you are signed in already.")
-    return person, kept
+    return person, stored
 
 
 def _failed() -> SignInFailed:

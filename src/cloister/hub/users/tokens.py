@@ -43,8 +43,10 @@ def make(session: Session, person: Person, label: str, scopes: Iterable[str], da
     if len(of(session, person)) >= _MOST:
         raise NotNow(f"you have {_MOST} tokens. Revoke one first.")
     secret = fresh("clo_")
-    kept = [scope for scope in SCOPES if scope in wanted]
-    session.add(Token(secret=digest(secret), person_id=person.id, label=words, scopes=kept, ends=now() + days * 86_400))
+    ordered = [scope for scope in SCOPES if scope in wanted]
+    session.add(
+        Token(secret=digest(secret), person_id=person.id, label=words, scopes=ordered, ends=now() + days * 86_400)
+    )
     session.flush()
     return secret
 
@@ -62,8 +64,8 @@ def find(session: Session, secret: str) -> tuple[Person, tuple[str, ...]] | None
 
 def note_use(database: Database, secret: str) -> None:
     """Record that a token was used, at most once an hour, so that frequent requests do not write each time."""
-    kept, stale = digest(secret), now() - _NOTE_EVERY_S
-    due = (Token.secret == kept) & (Token.used.is_(None) | (Token.used < stale))
+    hashed, stale = digest(secret), now() - _NOTE_EVERY_S
+    due = (Token.secret == hashed) & (Token.used.is_(None) | (Token.used < stale))
     with database.reading() as session:
         if session.scalar(sa.select(Token.id).where(due)) is None:
             return

@@ -40,13 +40,13 @@ def enroll(session: Session, keys: Seals, person: Person | int, issuer: str = "C
     Raises:
         NotNow: there is a second factor already; it must be removed first, which needs one of its codes.
     """
-    found = person_here(session, person)
-    if found.totp_secret is not None:
+    user = person_here(session, person)
+    if user.totp_secret is not None:
         raise NotNow("you have a second factor already. Remove it first.")
     text = pyotp.random_base32()
-    found.totp_pending = keys.seal(text.encode(), _label(found))
+    user.totp_pending = keys.seal(text.encode(), _label(user))
     session.flush()
-    return text, _address(found, text, issuer)
+    return text, _address(user, text, issuer)
 
 
 def pending(keys: Seals, person: Person, issuer: str = "Cloister") -> tuple[str, str] | None:
@@ -64,28 +64,28 @@ def confirm(session: Session, keys: Seals, person: Person | int, code: str) -> N
         NotNow: no secret waits for this.
         BadForm: the code does not fit.
     """
-    found = person_here(session, person)
-    if found.totp_secret is not None or found.totp_pending is None:
+    user = person_here(session, person)
+    if user.totp_secret is not None or user.totp_pending is None:
         raise NotNow("no second factor waits to be confirmed. Begin again.")
-    step = _fitting(keys.open(found.totp_pending, _label(found)).decode(), code, after=0)
+    step = _fitting(keys.open(user.totp_pending, _label(user)).decode(), code, after=0)
     if step is None:
         raise BadForm("code: it does not fit. Check the clock of your device and give the newest code.")
-    found.totp_secret, found.totp_pending, found.totp_last = found.totp_pending, None, step
+    user.totp_secret, user.totp_pending, user.totp_last = user.totp_pending, None, step
     session.flush()
 
 
 def check(session: Session, keys: Seals, person: Person | int, code: str) -> bool:
     """Return True if the code is right and has not been used. The caller limits the attempts."""
-    found = person_here(session, person)
-    if found.totp_secret is None:
+    user = person_here(session, person)
+    if user.totp_secret is None:
         return False
-    step = _fitting(keys.open(found.totp_secret, _label(found)).decode(), code, after=found.totp_last)
+    step = _fitting(keys.open(user.totp_secret, _label(user)).decode(), code, after=user.totp_last)
     if step is None:
         return False
     # Of two concurrent uses of the same code, the database accepts one.
-    used = sa.update(Person).where(Person.id == found.id, Person.totp_last < step).values(totp_last=step)
+    used = sa.update(Person).where(Person.id == user.id, Person.totp_last < step).values(totp_last=step)
     fresh = session.connection().execute(used).rowcount == 1
-    session.refresh(found)
+    session.refresh(user)
     return fresh
 
 
@@ -97,19 +97,21 @@ def cancel(session: Session, person: Person | int) -> None:
 
 def remove(session: Session, person: Person | int) -> None:
     """Remove the second factor."""
-    found = person_here(session, person)
-    found.totp_secret = found.totp_pending = None
+    user = person_here(session, person)
+    user.totp_secret = user.totp_pending = None
     session.flush()
 
 
 def _fitting(secret: str, code: str, after: int) -> int | None:
-    given = "".join(code.split())
-    if len(given) != 6 or not (given.isascii() and given.isdigit()):
+    digits = "".join(code.split())
+    if len(digits) != 6 or not (digits.isascii() and digits.isdigit()):
         return None
-    maker, here = pyotp.TOTP(secret, interval=_STEP), int(now()) // _STEP
+    maker, current = pyotp.TOTP(secret, interval=_STEP), int(now()) // _STEP
     # Every step is compared, in constant time; then those already used are left out.
     fits = [
-        step for step in range(here - _SLACK, here + _SLACK + 1) if hmac.compare_digest(maker.at(step * _STEP), given)
+        step
+        for step in range(current - _SLACK, current + _SLACK + 1)
+        if hmac.compare_digest(maker.at(step * _STEP), digits)
     ]
     return next((step for step in fits if step > after), None)
 

@@ -60,20 +60,20 @@ def invite(
     with `country`, and a refused invitation creates none.
     """
     with hub.database.writing() as session:
-        place = None
+        organisation_row = None
         if isinstance(organisation, str):
-            place, changed = accounts.organisation_named(session, by, organisation, country)
+            organisation_row, changed = accounts.organisation_named(session, by, organisation, country)
             if changed:
-                facts = {"name": place.name, "country": place.country}
-                hub.audit.write(session, _id(by), changed, f"organisation/{place.id}", **facts)
+                facts = {"name": organisation_row.name, "country": organisation_row.country}
+                hub.audit.write(session, _id(by), changed, f"organisation/{organisation_row.id}", **facts)
         elif country:
             raise BadForm("country: name the organisation whose country this is.")
         elif organisation is not None:
-            place = accounts.organisation_here(session, organisation)
-        secret = accounts.invite(session, by, email=email, organisation=place, roles=list(roles), days=days)
+            organisation_row = accounts.organisation_here(session, organisation)
+        secret = accounts.invite(session, by, email=email, organisation=organisation_row, roles=list(roles), days=days)
         hub.audit.write(
             session, _id(by), "person.invited", "person/new", email=accounts.fold(email), roles=list(roles),
-            organisation=place.id if place is not None else None,
+            organisation=organisation_row.id if organisation_row is not None else None,
         )  # fmt: skip
     return secret
 
@@ -81,83 +81,86 @@ def invite(
 def set_roles(hub: "Hub", by: Person | None, person: Person | int, roles: Sequence[str]) -> Change:
     """Set a user's roles to exactly these."""
     with hub.database.writing() as session:
-        found = person_here(session, person)
-        change = accounts.set_roles(session, by, found, roles)
+        user = person_here(session, person)
+        change = accounts.set_roles(session, by, user, roles)
         if change.added or change.removed:
             hub.audit.write(
-                session, _id(by), "person.roles_set", f"person/{found.id}", added=change.added, removed=change.removed
+                session, _id(by), "person.roles_set", f"person/{user.id}", added=change.added, removed=change.removed
             )
-            tell(hub, session, found.id, f"Your roles in this hub are now: {', '.join(found.roles) or 'none'}.")
+            tell(hub, session, user.id, f"Your roles in this hub are now: {', '.join(user.roles) or 'none'}.")
     return change
 
 
 def make_organisation(hub: "Hub", by: Person | None, name: str, country: str = "") -> Organisation:
     """Create an organisation."""
     with hub.database.writing() as session:
-        made = accounts.make_organisation(session, by, name, country)
+        organisation = accounts.make_organisation(session, by, name, country)
         hub.audit.write(
-            session, _id(by), "organisation.made", f"organisation/{made.id}", name=made.name, country=made.country
+            session,
+            _id(by),
+            "organisation.made",
+            f"organisation/{organisation.id}",
+            name=organisation.name,
+            country=organisation.country,
         )
-    return made
+    return organisation
 
 
 def set_organisation(hub: "Hub", by: Person | None, person: Person | int, organisation: int | None) -> None:
     """Set a user's organisation, or none."""
     with hub.database.writing() as session:
-        found = accounts.set_organisation(session, by, person, organisation)
-        hub.audit.write(session, _id(by), "person.moved", f"person/{found.id}", organisation=organisation)
-        tell(
-            hub, session, found.id, f"You now belong to: {found.organisation.name if found.organisation else 'nobody'}."
-        )
-        _tell_owners(hub, session, found)
+        user = accounts.set_organisation(session, by, person, organisation)
+        hub.audit.write(session, _id(by), "person.moved", f"person/{user.id}", organisation=organisation)
+        tell(hub, session, user.id, f"You now belong to: {user.organisation.name if user.organisation else 'nobody'}.")
+        _tell_owners(hub, session, user)
 
 
 def set_active(hub: "Hub", by: Person | None, person: Person | int, active: bool) -> None:
     """Close an account, or reopen it."""
     with hub.database.writing() as session:
-        found = accounts.set_active(session, by, person, active)
-        hub.audit.write(session, _id(by), "person.opened" if active else "person.closed", f"person/{found.id}")
+        user = accounts.set_active(session, by, person, active)
+        hub.audit.write(session, _id(by), "person.opened" if active else "person.closed", f"person/{user.id}")
 
 
 def make_reset_link(hub: "Hub", by: Person | None, person: Person | int, *, second_factor: bool = False) -> str:
     """Create a reset link; return its secret, to be shown once. Its link is /reset/SECRET."""
     with hub.database.writing() as session:
-        found = person_here(session, person)
-        secret = accounts.make_reset_link(session, by, found, second_factor=second_factor)
-        hub.audit.write(session, _id(by), "person.reset_made", f"person/{found.id}", second_factor=second_factor)
-        what = "password and second factor" if second_factor else "password"
-        tell(hub, session, found.id, f"{by.name if by else 'An operator'} made a link to reset your {what}.")
+        user = person_here(session, person)
+        secret = accounts.make_reset_link(session, by, user, second_factor=second_factor)
+        hub.audit.write(session, _id(by), "person.reset_made", f"person/{user.id}", second_factor=second_factor)
+        subject = "password and second factor" if second_factor else "password"
+        tell(hub, session, user.id, f"{by.name if by else 'An operator'} made a link to reset your {subject}.")
     return secret
 
 
 def make_verify_link(hub: "Hub", by: Person | None, person: Person | int) -> str:
     """Create a link that verifies an address; return its secret, to be passed on. Its link is /verify/SECRET."""
     with hub.database.writing() as session:
-        found = person_here(session, person)
-        secret = accounts.make_verify_link(session, by, found)
-        hub.audit.write(session, _id(by), "person.verify_made", f"person/{found.id}")
+        user = person_here(session, person)
+        secret = accounts.make_verify_link(session, by, user)
+        hub.audit.write(session, _id(by), "person.verify_made", f"person/{user.id}")
     return secret
 
 
 def _tell_owners(hub: "Hub", session: Session, person: Person) -> None:
     """Notify the owners of datasets whose policy names this user's verified address, or their organisation."""
     session.refresh(person)
-    place = person.organisation.name if person.organisation is not None else ""
+    organisation = person.organisation.name if person.organisation is not None else ""
     for dataset in session.scalars(sa.select(Dataset).where(Dataset.deleted.is_(None))):
         try:
             policy, _ = versions.current(hub, session, dataset)
         except CloisterError:  # an invalid policy grants nothing
             continue
         named = versions.addresses(policy)
-        places = {one.casefold() for role in policy.roles for one in role.who.organisations}
+        places = {name.casefold() for role in policy.roles for name in role.who.organisations}
         if person.verified_email and person.verified_email in named:
-            what = f"the account of {person.name} is verified now"
-        elif place and place.casefold() in places:
-            what = f"{person.name} joined {place}"
+            event = f"the account of {person.name} is verified now"
+        elif organisation and organisation.casefold() in places:
+            event = f"{person.name} joined {organisation}"
         else:
             continue
-        said = f"{what[0].upper()}{what[1:]}, and the policy of {dataset.name} names it."
-        tell(hub, session, dataset.owner_id, said, f"/datasets/{dataset.name}/policy")
+        message = f"{event[0].upper()}{event[1:]}, and the policy of {dataset.name} names it."
+        tell(hub, session, dataset.owner_id, message, f"/datasets/{dataset.name}/policy")
 
 
 # Actions of users on their own account.
@@ -190,18 +193,18 @@ def ask_verify_link(hub: "Hub", person: Person) -> None:
         raise NotNow("this hub sends no e-mail. Ask an operator for a link that verifies your address.")
     with hub.database.writing() as session:
         rate_limits.reserve(session, hub.settings, (rate_limits.key("verify", str(person.id)),))
-        found = person_here(session, person)
-        if found.verified is not None:
+        user = person_here(session, person)
+        if user.verified is not None:
             raise NotNow("your e-mail address is verified already.")
-        found.verify_asked = now()
+        user.verify_asked = now()
 
 
 def verify(hub: "Hub", person: Person, secret: str) -> None:
     """Verify one's address with the link that was sent to it. From now on policies accept it."""
     with hub.database.writing() as session:
-        found = accounts.verify(session, person, secret)
-        hub.audit.write(session, found.id, "person.verified", f"person/{found.id}")
-        _tell_owners(hub, session, found)
+        user = accounts.verify(session, person, secret)
+        hub.audit.write(session, user.id, "person.verified", f"person/{user.id}")
+        _tell_owners(hub, session, user)
 
 
 def reset_password(hub: "Hub", secret: str, password: str, address: str) -> None:

@@ -69,16 +69,16 @@ def pictures(result: Mapping[str, Any]) -> list[Picture]:
 
 def svg(result: Mapping[str, Any], picture: Picture, theme: Theme = "light", size: Size = "wide") -> str:
     """Draw a chart: across a page, across half of it, or for a phone."""
-    place = {column["name"]: i for i, column in enumerate(result["columns"])}
-    places = column_digits(row[place[picture.column]] for row in result["rows"])
+    positions = {column["name"]: i for i, column in enumerate(result["columns"])}
+    places = column_digits(row[positions[picture.column]] for row in result["rows"])
     points = []
     for order, row in enumerate(result["rows"]):
-        cell = row[place[picture.column]]
+        cell = row[positions[picture.column]]
         if not _finite(cell.get("value")):
             continue
         point: dict[str, Any] = {"order": order, "value": cell["value"], "answer": cell_text(cell, places)}
         for name, group in zip(("group", "shade"), picture.groups, strict=False):
-            raw = row[place[group]]["value"]
+            raw = row[positions[group]]["value"]
             point[name] = raw if _finite(raw) else group_text(raw)
         if _finite(cell.get("low")) and _finite(cell.get("high")):
             point |= {"low": cell["low"], "high": cell["high"]}
@@ -88,7 +88,7 @@ def svg(result: Mapping[str, Any], picture: Picture, theme: Theme = "light", siz
 
 def bars(values: Sequence[Mapping[str, Any]], theme: Theme = "light", size: Size = "half") -> str:
     """Draw a histogram with intervals for a profile: {label, value, low, high} in order, one line each."""
-    points = [{"order": i, "group": str(one["label"]), **_numbers(one)} for i, one in enumerate(values)]
+    points = [{"order": i, "group": str(bar["label"]), **_numbers(bar)} for i, bar in enumerate(values)]
     base = chart_of(points)
     ink = INK[theme]
     names = [str(point["group"]) for point in points]
@@ -173,8 +173,8 @@ def _alt_text(
     return f"{column} by {' and '.join(groups)}, with intervals. {'; '.join(parts)}{more}."
 
 
-def _numbers(one: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: one[key] for key in ("value", "low", "high") if _finite(one.get(key))}
+def _numbers(bar: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: bar[key] for key in ("value", "low", "high") if _finite(bar.get(key))}
 
 
 def _finite(value: Any) -> bool:

@@ -157,17 +157,17 @@ def visitor(request: Request) -> Visitor:
     scopes, unread = SCOPES, 0
     if secret:
         with hub.database.reading() as database:
-            found = tokens.find(database, secret)
-        if found is None:
+            token_match = tokens.find(database, secret)
+        if token_match is None:
             request.app.state.limiter.check(f"address/{address}")
             raise SignInFailed("the token is unknown, revoked or has ended.")
-        person, scopes = found[0], frozenset(found[1])
+        person, scopes = token_match[0], frozenset(token_match[1])
         tokens.note_use(hub.database, secret)
     elif cookie:
         with hub.database.reading() as database:
-            known = sessions.find(database, cookie)
-            if known is not None:
-                person, session = known
+            session_match = sessions.find(database, cookie)
+            if session_match is not None:
+                person, session = session_match
                 if not session.complete:
                     person, pending = None, person
                 elif not request.url.path.startswith("/api/"):
@@ -178,9 +178,9 @@ def visitor(request: Request) -> Visitor:
     csrf = session.csrf if session is not None else _stranger_csrf(request, hub)
     environment = Environment(time=now(), country=hub.settings.country, network=address)
     counted = request.app.state.limiter
-    here = Visitor(hub, person, session, pending, scopes, bool(secret), csrf, environment, address, unread, counted)
-    request.state.visitor = here
-    return here
+    sender = Visitor(hub, person, session, pending, scopes, bool(secret), csrf, environment, address, unread, counted)
+    request.state.visitor = sender
+    return sender
 
 
 async def signed_in(request: Request, here: Annotated[Visitor, Depends(visitor)]) -> Visitor:
@@ -196,10 +196,10 @@ async def signed_in(request: Request, here: Annotated[Visitor, Depends(visitor)]
 def with_role(*roles: str) -> Callable[..., Awaitable[Visitor]]:
     """Return a dependency that requires one of these roles."""
 
-    async def check(here: Annotated[Visitor, Depends(signed_in)]) -> Visitor:
-        if not here.has(*roles):
+    async def check(visitor: Annotated[Visitor, Depends(signed_in)]) -> Visitor:
+        if not visitor.has(*roles):
             raise Denied(f"this is for the role {' or '.join(roles)}.")
-        return here
+        return visitor
 
     return check
 
@@ -207,10 +207,10 @@ def with_role(*roles: str) -> Callable[..., Awaitable[Visitor]]:
 def scoped(scope: str) -> Callable[..., Awaitable[Visitor]]:
     """Return a dependency for /api: signed in, and a token must have this scope."""
 
-    async def check(here: Annotated[Visitor, Depends(signed_in)]) -> Visitor:
-        if scope not in here.scopes:
+    async def check(visitor: Annotated[Visitor, Depends(signed_in)]) -> Visitor:
+        if scope not in visitor.scopes:
             raise Denied(f"the token has no scope '{scope}'. Make one that has it under Account.")
-        return here
+        return visitor
 
     return check
 
@@ -249,31 +249,31 @@ async def guard(request: Request, here: Annotated[Visitor, Depends(visitor)]) ->
         await take_turn(request, here.key)
 
 
-async def _check_source(request: Request, here: Visitor) -> None:
-    if here.token:
+async def _check_source(request: Request, visitor: Visitor) -> None:
+    if visitor.token:
         wanted = {"read"} if request.method in _SAFE else {"work", "share"}
-        if not wanted & here.scopes:
+        if not wanted & visitor.scopes:
             raise Denied(f"the token has none of the scopes {', '.join(sorted(wanted))}.")
         return
     if request.method in _SAFE:
         return
     api = request.url.path.startswith("/api/")  # there the header is required: no body is read to find a token
-    if here.person is None and here.pending is None and api:
+    if visitor.person is None and visitor.pending is None and api:
         return  # without cookie and token: the route itself requires sign-in
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Denied("this was sent from another site's page.")
-    shown = request.headers.get("x-csrf", "")
+    csrf = request.headers.get("x-csrf", "")
     kind = _kind(request)
-    if here.person is None and kind.startswith(_URLENCODED) and len(await request.body()) > _STRANGERS_FORM:
+    if visitor.person is None and kind.startswith(_URLENCODED) and len(await request.body()) > _STRANGERS_FORM:
         raise UploadRefused(f"a form of a visitor who is not signed in has at most {_STRANGERS_FORM // 1024} KB.")
     if kind.startswith("multipart/form-data"):
-        if here.person is None:
+        if visitor.person is None:
             raise SignInFailed("only people who are signed in send files.")  # before a stranger's file fills the memory
         # Beside the body: a file is not read before its sender's right to upload is known (see `form`).
-        shown = shown or request.query_params.get("csrf", "")
-    elif not shown and not api and kind.startswith(_URLENCODED):
-        shown = (await form(request)).get("csrf", "")
-    if not hmac.compare_digest(shown.encode(), here.csrf.encode()):
+        csrf = csrf or request.query_params.get("csrf", "")
+    elif not csrf and not api and kind.startswith(_URLENCODED):
+        csrf = (await form(request)).get("csrf", "")
+    if not hmac.compare_digest(csrf.encode(), visitor.csrf.encode()):
         raise Denied("the page was too old, or the request did not come from it. Load the page again, then try again.")
 
 
@@ -282,17 +282,17 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
 
     A page that answers a refused form shows that form as it was filled in, except for secrets.
     """
-    here: Visitor | None = getattr(request.state, "visitor", None)
+    visitor: Visitor | None = getattr(request.state, "visitor", None)
     hub: Hub = request.app.state.hub
-    said = request.cookies.get(cookie_name(hub.settings, "said"), "")
+    cookie = request.cookies.get(cookie_name(hub.settings, "said"), "")
     words = request.app.state.templates.get_template(template).render(
         {
             "request": request,
-            "visitor": here,
-            "csrf": here.csrf if here else "",
+            "visitor": visitor,
+            "csrf": visitor.csrf if visitor else "",
             "hub_name": hub.settings.name,
             "path": request.url.path,
-            "said": _read_said(said, here),
+            "said": _read_said(cookie, visitor),
             **values,
         }
     )
@@ -302,7 +302,7 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
     stranger = getattr(request.state, "stranger", "")
     if stranger:
         set_cookie(response, hub.settings, stranger, "visit")
-    if said:
+    if cookie:
         drop_cookie(response, hub.settings, "said")
     return response
 
@@ -310,20 +310,20 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
 def go(request: Request, path: str, said: str = "") -> Response:
     """Redirect to another page of the hub after a post; `said` is shown there once."""
     response = RedirectResponse(inside(path), 303)
-    here: Visitor | None = getattr(request.state, "visitor", None)
-    if said and here is not None:
-        mark = hmac.new(here.csrf.encode(), said.encode(), hashlib.sha256).hexdigest()[:32]
-        set_cookie(response, here.hub.settings, f"{mark}{quote(said)}", "said")
+    visitor: Visitor | None = getattr(request.state, "visitor", None)
+    if said and visitor is not None:
+        mark = hmac.new(visitor.csrf.encode(), said.encode(), hashlib.sha256).hexdigest()[:32]
+        set_cookie(response, visitor.hub.settings, f"{mark}{quote(said)}", "said")
     return response
 
 
-def _read_said(cookie: str, here: Visitor | None) -> str:
+def _read_said(cookie: str, visitor: Visitor | None) -> str:
     # Signed with a secret of this session: no other site can set the sentence through a cookie.
-    if here is None or len(cookie) <= 32:
+    if visitor is None or len(cookie) <= 32:
         return ""
-    said = unquote(cookie[32:])
-    mark = hmac.new(here.csrf.encode(), said.encode(), hashlib.sha256).hexdigest()[:32]
-    return said if hmac.compare_digest(mark.encode(), cookie[:32].encode()) else ""
+    message = unquote(cookie[32:])
+    mark = hmac.new(visitor.csrf.encode(), message.encode(), hashlib.sha256).hexdigest()[:32]
+    return message if hmac.compare_digest(mark.encode(), cookie[:32].encode()) else ""
 
 
 def _bearer(request: Request) -> str:

@@ -156,10 +156,13 @@ _TOLD = 10  # problems of a body: a body may have thousands
 async def _unreadable(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     # The place, not the value: the value could be a password.
-    found = error.errors()
-    problems = [f"{_where(one.get('loc', ()))[:200]}: {str(one.get('msg', '')).lower()[:200]}" for one in found[:_TOLD]]
-    if len(found) > _TOLD:
-        problems.append(f"and {len(found) - _TOLD:,} more problems")
+    details = error.errors()
+    problems = [
+        f"{_where(detail.get('loc', ()))[:200]}: {str(detail.get('msg', '')).lower()[:200]}"
+        for detail in details[:_TOLD]
+    ]
+    if len(details) > _TOLD:
+        problems.append(f"and {len(details) - _TOLD:,} more problems")
     return show(request, 422, "; ".join(problems) + ".", errors.BadForm.way_out, errors.BadForm.code)
 
 
@@ -229,7 +232,7 @@ async def _form_again(request: Request, status: int, error: CloisterError) -> Re
     notice = request.app.state.templates.get_template("parts.html").module.refusal(error, title_of(status))
     filled = Refill(urlsplit(page_path).path, request.url.path, sent, page_path, notice).of(words)
     response = HTMLResponse(filled, status)
-    response.raw_headers.extend((b"set-cookie", one) for one in cookies)  # its CSRF token may belong to a new visit
+    response.raw_headers.extend((b"set-cookie", raw) for raw in cookies)  # its CSRF token may belong to a new visit
     return response
 
 

@@ -83,10 +83,10 @@ class Refill(HTMLParser):
 
     def _sent_one(self) -> int:
         """Return the index of the sent form: the first with these hidden values and fields, or values only; or -1."""
-        fitting = [at for at, hidden in enumerate(self._forms) if all(self._said(*one) for one in hidden.items())]
+        fitting = [at for at, hidden in enumerate(self._forms) if all(self._said(*pair) for pair in hidden.items())]
         sent = self._values.keys() - {"csrf", PAGE}
-        whole = [at for at in fitting if sent <= self._names[at]]
-        return next(iter(whole or fitting), 0 if len(self._forms) == 1 else -1)
+        complete = [at for at in fitting if sent <= self._names[at]]
+        return next(iter(complete or fitting), 0 if len(self._forms) == 1 else -1)
 
     def _read(self, words: str) -> None:
         self.reset()
@@ -104,9 +104,9 @@ class Refill(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Copy a tag; in the form that was sent, with the value that was sent."""
-        found = {name: value or "" for name, value in attrs}
+        attributes = {name: value or "" for name, value in attrs}
         text = self.get_starttag_text()
-        if tag == "form" and self._leads(found.get("action") or self._here):
+        if tag == "form" and self._leads(attributes.get("action") or self._here):
             self._forms.append({})
             self._names.append(set())
             self._folds.append(list(self._around))
@@ -118,34 +118,34 @@ class Refill(HTMLParser):
         if tag == "details":
             self._around.append(self._details)
             if self._details in self._opened:
-                text = _tag(tag, {**found, "open": ""})
+                text = _tag(tag, {**attributes, "open": ""})
             self._details += 1
         if self._inside:
-            text = self._filled(tag, found, text)
+            text = self._filled(tag, attributes, text)
         self._write(text)
         if tag == "main":
             self._write(self._notice)
         if self._inside and tag in ("input", "select", "textarea", "button"):
-            self._names[-1].add(found.get("name", ""))
+            self._names[-1].add(attributes.get("name", ""))
         if tag == "textarea" and self._inside and self._out is not None:
-            self._write("\n" + escape("".join(self._values.get(found.get("name", ""), [])[-1:])))
+            self._write("\n" + escape("".join(self._values.get(attributes.get("name", ""), [])[-1:])))
             self._skip = True
 
-    def _filled(self, tag: str, found: dict[str, str], text: str | None) -> str | None:
-        name, kind = found.get("name", ""), found.get("type", "text")
+    def _filled(self, tag: str, attributes: dict[str, str], text: str | None) -> str | None:
+        name, kind = attributes.get("name", ""), attributes.get("type", "text")
         if self._out is None:
             if tag == "input" and kind == "hidden":
-                self._forms[-1][name] = found.get("value", "")
+                self._forms[-1][name] = attributes.get("value", "")
             return text
         values = self._values.get(name, [])
-        if tag == "input" and kind not in _TYPED and found.get("autocomplete") not in _SECRET and values:
-            return _tag(tag, {**found, "value": _without_password(values[-1])})
+        if tag == "input" and kind not in _TYPED and attributes.get("autocomplete") not in _SECRET and values:
+            return _tag(tag, {**attributes, "value": _without_password(values[-1])})
         if tag == "input" and kind in ("checkbox", "radio"):
-            return _tag(tag, _marked(found, "checked", found.get("value", "on") in values))
+            return _tag(tag, _marked(attributes, "checked", attributes.get("value", "on") in values))
         if tag == "select":
             self._select = name
         if tag == "option" and self._select in self._values:
-            return _tag(tag, _marked(found, "selected", found.get("value", "") in self._values[self._select]))
+            return _tag(tag, _marked(attributes, "selected", attributes.get("value", "") in self._values[self._select]))
         return text
 
     def _leads(self, action: str) -> bool:
@@ -183,12 +183,12 @@ class Refill(HTMLParser):
         self._write(f"<!{decl}>")
 
 
-def _marked(found: dict[str, str], word: str, so: bool) -> dict[str, str]:
-    return {**found, word: ""} if so else {name: value for name, value in found.items() if name != word}
+def _marked(attributes: dict[str, str], word: str, so: bool) -> dict[str, str]:
+    return {**attributes, word: ""} if so else {name: value for name, value in attributes.items() if name != word}
 
 
-def _tag(tag: str, found: dict[str, str]) -> str:
-    return f"<{tag}" + "".join(f' {name}="{escape(value)}"' for name, value in found.items()) + ">"
+def _tag(tag: str, attributes: dict[str, str]) -> str:
+    return f"<{tag}" + "".join(f' {name}="{escape(value)}"' for name, value in attributes.items()) + ">"
 
 
 def _without_password(text: str) -> str:

@@ -152,9 +152,9 @@ class KnownHosts:
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
-        own = urlsplit(settings.address).hostname or ""
-        self.known = {own, *(one.strip().lower() for one in settings.hosts.split(",") if one.strip())}
-        if own in _LOOPBACK:
+        host = urlsplit(settings.address).hostname or ""
+        self.known = {host, *(name.strip().lower() for name in settings.hosts.split(",") if name.strip())}
+        if host in _LOOPBACK:
             self.known |= _LOOPBACK
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -203,7 +203,7 @@ class BodyLimit:
             await response(scope, receive, send)
             return
 
-        whole, kept = False, bytearray() if most == PAGE_BODY and _may_be_json(scope) else None
+        whole, json_body = False, bytearray() if most == PAGE_BODY and _may_be_json(scope) else None
 
         async def receive_some() -> Message:
             nonlocal got, whole
@@ -218,9 +218,9 @@ class BodyLimit:
                 got += len(message.get("body", b""))
                 if got > most:
                     raise UploadRefused(words)
-                if kept is not None:
-                    kept.extend(message.get("body", b""))
-                    if whole and _members(kept) > _most_members(scope):
+                if json_body is not None:
+                    json_body.extend(message.get("body", b""))
+                    if whole and _members(json_body) > _most_members(scope):
                         raise HTTPException(413)
             return message
 
@@ -242,13 +242,13 @@ def _members(body: bytes | bytearray) -> int:
     In a time proportional to its length, whatever it holds: it comes from strangers.
     """
     signs = (b",", b"[", b"{")
-    if sum(body.count(one) for one in signs) <= _MOST_MEMBERS:
+    if sum(body.count(sign) for sign in signs) <= _MOST_MEMBERS:
         return 0  # few, wherever they are
     if b"\0" in body:  # UTF-16 or UTF-32: every sign of JSON has a zero byte there, and is half of another letter here
         return len(body)
     # Without escapes every second piece between quotation marks is a text.
     plain = b"".join(body.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2])
-    return sum(plain.count(one) for one in signs)
+    return sum(plain.count(sign) for sign in signs)
 
 
 class NoSurprises:

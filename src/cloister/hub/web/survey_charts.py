@@ -35,7 +35,7 @@ def shares(
     if len(points) > _LONG and ordered:
         return draw(_along(points, theme, size).to_json(indent=None), theme)
     if len(points) > _MOST_LINES:  # the rest is in the table
-        points = sorted(points, key=lambda one: -float(one["raw"]))[:_MOST_LINES]
+        points = sorted(points, key=lambda point: -float(point["raw"]))[:_MOST_LINES]
     base = chart_of(points)
     up = alt.Y("group:N", sort=None, title=None, axis=_names(points, size))
     scale = _scale(points)
@@ -89,7 +89,7 @@ def _kinds(theme: Theme) -> alt.Color:
 
 
 def _scale(points: Sequence[Mapping[str, Any]], floor: float = 0.0) -> alt.Scale:
-    ends = [float(one[key]) for one in points for key in ("low", "high") if one.get(key) is not None]
+    ends = [float(point[key]) for point in points for key in ("low", "high") if point.get(key) is not None]
     return alt.Scale(domain=[min(floor, *ends), max(ends)], nice=True)
 
 
@@ -124,9 +124,9 @@ def heat(
     cells = _largest(_largest(cells, "first"), "second")
     base = chart_of(cells)
     ink = INK[theme]
-    most = max((float(one["share"]) for one in cells), default=1.0) or 1.0
-    wide = len({one["second"] for one in cells})
-    tall = len({one["first"] for one in cells})
+    most = max((float(cell["share"]) for cell in cells), default=1.0) or 1.0
+    wide = len({cell["second"] for cell in cells})
+    tall = len({cell["first"] for cell in cells})
     across = alt.X(
         "second:N", sort=None, title=names[1], axis=alt.Axis(labelAngle=-30 if wide > 3 else 0, labelLimit=110)
     )
@@ -156,16 +156,16 @@ def heat(
 
 def _largest(cells: Sequence[Mapping[str, Any]], side: str) -> list[Mapping[str, Any]]:
     totals: Counter[str] = Counter()
-    for one in cells:
-        totals[one[side]] += one["share"]
+    for cell in cells:
+        totals[cell[side]] += cell["share"]
     drawn = {name for name, _ in totals.most_common(_MOST_LINES)}
-    return [one for one in cells if one[side] in drawn]
+    return [cell for cell in cells if cell[side] in drawn]
 
 
 def both(points: Sequence[Mapping[str, Any]], theme: Theme = "light", size: Size = "wide") -> str:
     """Draw two sources side by side: points of {group, source, value, low, high}."""
     base = chart_of(points)
-    count = len({one["group"] for one in points})
+    count = len({point["group"] for point in points})
     shade = alt.Color("source:N", title=None, sort=None, scale=alt.Scale(range=list(COLOURS[theme])))
     up = alt.Y("group:N", sort=None, title=None, axis=_names(points, size))
     shift = alt.YOffset("source:N", sort=None)

@@ -65,7 +65,7 @@ def cell_text(cell: Mapping[str, Any], places: int | None = None) -> str:
         places: the number of decimals, where a column should have the same in every row.
     """
     value, low, high = cell.get("value"), cell.get("low"), cell.get("high")
-    if low is None or high is None or not all(_number(one) for one in (value, low, high)):
+    if low is None or high is None or not all(_number(number) for number in (value, low, high)):
         return number_text(value)
     places = digits(high - low) if places is None else places
     return f"{number_text(value, places)} [{number_text(low, places)}, {number_text(high, places)}]"
@@ -73,7 +73,9 @@ def cell_text(cell: Mapping[str, Any], places: int | None = None) -> str:
 
 def column_digits(cells: Iterable[Mapping[str, Any]]) -> int | None:
     """Return the decimals for a whole column: those of its middle interval; None if there is none."""
-    widths = sorted(one["high"] - one["low"] for one in cells if _number(one.get("low")) and _number(one.get("high")))
+    widths = sorted(
+        cell["high"] - cell["low"] for cell in cells if _number(cell.get("low")) and _number(cell.get("high"))
+    )
     return digits(widths[len(widths) // 2]) if widths else None
 
 

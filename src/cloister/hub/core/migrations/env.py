@@ -32,10 +32,10 @@ def migrate(connection: sa.Connection) -> None:
 
 def _is_there(connection: sa.Connection) -> bool:
     """Return True if no migration is missing; checked without a lock, since that is the usual case."""
-    found = MigrationContext.configure(connection).get_current_heads()
+    heads = MigrationContext.configure(connection).get_current_heads()
     connection.rollback()
     wanted: Any = context.get_revision_argument() or ()
-    return set(found) == ({wanted} if isinstance(wanted, str) else set(wanted))
+    return set(heads) == ({wanted} if isinstance(wanted, str) else set(wanted))
 
 
 def _lock(connection: sa.Connection) -> None:

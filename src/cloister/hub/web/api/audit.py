@@ -15,10 +15,10 @@ __all__ = ["router"]
 router = APIRouter(tags=["audit"])
 
 
-def _reader(here: Annotated[Visitor, Depends(scoped("read"))]) -> Visitor:
-    if not here.has("auditor", "operator"):
+def _reader(visitor: Annotated[Visitor, Depends(scoped("read"))]) -> Visitor:
+    if not visitor.has("auditor", "operator"):
         raise Denied("this is for the role auditor or operator.")
-    return here
+    return visitor
 
 
 Reader = Annotated[Visitor, Depends(_reader)]
@@ -61,9 +61,9 @@ def search(
     most: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> list[AuditEntryFacts]:
     """Return entries, newest first; `before` is for the next page."""
-    action, object, text = (one.replace("\0", "") for one in (action, object, text))  # noqa: A001
+    action, object, text = (term.replace("\0", "") for term in (action, object, text))  # noqa: A001
     with here.hub.database.reading() as session:
-        found = here.hub.audit.search(
+        entries = here.hub.audit.search(
             session,
             person_id=person,
             action=action,
@@ -77,16 +77,16 @@ def search(
     here.hub.audit.record(here.who.id, "audit.searched", "audit", action=action, object=object, text=text)
     return [
         AuditEntryFacts(
-            number=one.number,
-            time=one.time,
-            person=one.person_id,
-            action=one.action,
-            object=one.object,
-            detail=one.detail,
-            previous=one.previous,
-            hash=one.hash,
+            number=entry.number,
+            time=entry.time,
+            person=entry.person_id,
+            action=entry.action,
+            object=entry.object,
+            detail=entry.detail,
+            previous=entry.previous,
+            hash=entry.hash,
         )
-        for one in found
+        for entry in entries
     ]
 
 

@@ -91,8 +91,8 @@ class Pause(BaseModel):
 def list_datasets(here: Reader) -> DatasetList:
     """Return the datasets that the caller may see."""
     with here.hub.database.reading() as session:
-        found = visible_datasets(here.hub, session, here.who, here.environment)
-        return DatasetList(datasets=[_facts(here, one) for one in found])
+        views = visible_datasets(here.hub, session, here.who, here.environment)
+        return DatasetList(datasets=[_facts(here, view) for view in views])
 
 
 @router.post("/api/datasets", status_code=201)
@@ -161,9 +161,9 @@ def mock(
     schema = _with_schema(here, name).schema
     if schema is None or table not in schema.tables:
         raise NotHere("there is no such table.")
-    made, sink = mock_table(schema, table, rows, seed), io.BytesIO()
-    with pa.ipc.new_stream(sink, made.schema) as writer:
-        writer.write_table(made)
+    arrow_table, sink = mock_table(schema, table, rows, seed), io.BytesIO()
+    with pa.ipc.new_stream(sink, arrow_table.schema) as writer:
+        writer.write_table(arrow_table)
     return Response(sink.getvalue(), media_type="application/vnd.apache.arrow.stream")
 
 
@@ -172,7 +172,7 @@ def list_versions(here: Reader, name: Name) -> list[VersionFacts]:
     """Return its versions, the newest first; for its owner."""
     with here.hub.database.reading() as session:
         dataset = datasets.owned(session, name, here.who)
-        return [_version(one) for one in datasets.versions(session, dataset)]
+        return [_version(version) for version in datasets.versions(session, dataset)]
 
 
 @router.post("/api/datasets/{name}/versions", status_code=202)
@@ -180,7 +180,7 @@ def new_version(here: Sharer, name: Name, given: NewVersion) -> VersionFacts:
     """Create a version; a worker checks and seals it."""
     link = datasets.examine_version(here.hub, here.who, name, given.schema_, given.address)
     with here.hub.database.writing() as session:
-        made = datasets.new_version(
+        version = datasets.new_version(
             here.hub,
             session,
             here.who,
@@ -189,7 +189,7 @@ def new_version(here: Sharer, name: Name, given: NewVersion) -> VersionFacts:
             uploads=given.uploads,
             link=link,
         )
-        return _version(made)
+        return _version(version)
 
 
 @router.get("/api/datasets/{name}/versions/{number}")
@@ -197,19 +197,19 @@ def show_version(here: Reader, name: Name, number: int) -> VersionFacts:
     """Return one version; for its owner."""
     with here.hub.database.reading() as session:
         dataset = datasets.owned(session, name, here.who)
-        found = next((one for one in datasets.versions(session, dataset) if one.number == number), None)
-    if found is None:
+        match = next((version for version in datasets.versions(session, dataset) if version.number == number), None)
+    if match is None:
         raise NotHere("there is no such version.")
-    return _version(found)
+    return _version(match)
 
 
-def _seen(here: Visitor, name: str) -> DatasetView:
-    with here.hub.database.reading() as session:
-        return visible_dataset(here.hub, session, here.who, name, here.environment)
+def _seen(visitor: Visitor, name: str) -> DatasetView:
+    with visitor.hub.database.reading() as session:
+        return visible_dataset(visitor.hub, session, visitor.who, name, visitor.environment)
 
 
-def _with_schema(here: Visitor, name: str) -> DatasetView:
-    sight = _seen(here, name)
+def _with_schema(visitor: Visitor, name: str) -> DatasetView:
+    sight = _seen(visitor, name)
     if sight.verdict is not None:
         sight.verdict.require()
     if sight.schema is None:
@@ -217,29 +217,29 @@ def _with_schema(here: Visitor, name: str) -> DatasetView:
     return sight
 
 
-def _facts(here: Visitor, sight: DatasetView) -> DatasetFacts:
-    one = sight.dataset
+def _facts(visitor: Visitor, sight: DatasetView) -> DatasetFacts:
+    dataset = sight.dataset
     return DatasetFacts(
-        name=one.name,
-        title=one.title,
-        about=one.about,
-        owner=one.owner.name,
-        organisation=one.organisation.name if one.organisation else None,
-        trust=trust_model_of(one.trust).title,
+        name=dataset.name,
+        title=dataset.title,
+        about=dataset.about,
+        owner=dataset.owner.name,
+        organisation=dataset.organisation.name if dataset.organisation else None,
+        trust=trust_model_of(dataset.trust).title,
         mine=sight.mine,
-        paused=one.paused,
+        paused=dataset.paused,
         version=None if sight.version is None else sight.version.number,
         purposes=[] if sight.policy is None else list(sight.policy.purposes),
-        budget=one.budget,
-        left=here.hub.ledger.account(one.name).left.to_json(),
+        budget=dataset.budget,
+        left=visitor.hub.ledger.account(dataset.name).left.to_json(),
     )
 
 
-def _version(one: Version) -> VersionFacts:
+def _version(version: Version) -> VersionFacts:
     return VersionFacts(
-        number=one.number,
-        state=one.state,
-        problem=one.problem,
-        place=one.source.get("place", "sealed here"),
-        created=one.created,
+        number=version.number,
+        state=version.state,
+        problem=version.problem,
+        place=version.source.get("place", "sealed here"),
+        created=version.created,
     )

@@ -69,8 +69,8 @@ class WholeSheet(BaseModel):
 @router.get("/api/datasets/{name}/tables")
 def listed(here: Reader, name: Name, purpose: Purpose = "") -> SheetList:
     """Return the synthetic tables that its owner has submitted, for users whom the policy lets synthesise."""
-    found = access.look(here.hub, here.who, name, purpose, here.environment)
-    return SheetList(tables=[_facts(one) for one in found.sheets], purpose=found.purpose)
+    listing = access.look(here.hub, here.who, name, purpose, here.environment)
+    return SheetList(tables=[_facts(sheet) for sheet in listing.sheets], purpose=listing.purpose)
 
 
 @router.post(
@@ -136,14 +136,14 @@ def _sheet(job: Job) -> SheetFacts:
     return _facts(access.sheet_of(job.id, job.parameters, job.loss or {}, job.finished or 0.0))
 
 
-def _facts(one: Sheet) -> SheetFacts:
+def _facts(sheet: Sheet) -> SheetFacts:
     return SheetFacts(
-        number=one.number,
-        table=one.table,
-        method=one.method,
-        rows=one.rows,
-        columns=list(one.columns),
-        loss=one.loss,
-        time=one.time,
-        sha256=one.sha256,
+        number=sheet.number,
+        table=sheet.table,
+        method=sheet.method,
+        rows=sheet.rows,
+        columns=list(sheet.columns),
+        loss=sheet.loss,
+        time=sheet.time,
+        sha256=sheet.sha256,
     )

@@ -52,7 +52,7 @@ class JobBody(BaseModel):
         """Refuse nested fields: every field is a word, a number, or a list of them."""
         plain = (str, int, float, bool, type(None))
         for value in form.values():
-            if not all(isinstance(one, plain) for one in (value if isinstance(value, list) else [value])):
+            if not all(isinstance(item, plain) for item in (value if isinstance(value, list) else [value])):
                 raise ValueError("a field is text, a number or a list of these")
         return form
 
@@ -132,12 +132,12 @@ async def submitted_by(request: Request, here: Visitor, order: gateway.JobOrder)
     return await run_in_threadpool(gateway.submit, here.hub, here.who, order, await _passed(request, here, order))
 
 
-async def _passed(request: Request, here: Visitor, order: gateway.JobOrder) -> gateway.Passed | None:
+async def _passed(request: Request, visitor: Visitor, order: gateway.JobOrder) -> gateway.Passed | None:
     planner: Planner | None = getattr(request.app.state, "planner", None)
     if planner is None:  # an application without a server plans by itself
         return None
-    asked = PlanRequest(here.who.id, replace(order, form=dict(order.form)))
-    return await planner.ask(asked, request.is_disconnected)
+    plan_request = PlanRequest(visitor.who.id, replace(order, form=dict(order.form)))
+    return await planner.ask(plan_request, request.is_disconnected)
 
 
 @router.post("/api/jobs/{number}/cancel")
@@ -158,11 +158,11 @@ async def show(
     wait: Annotated[float, Query(ge=0, le=_LONGEST_WAIT_S, description="how many seconds to wait for its end")] = 0.0,
 ) -> JobFacts:
     """Return a job: one's own with its result, or one on one's own dataset without."""
-    found = await run_in_threadpool(_found, here, number)
-    if wait and found.state not in (*ENDED, "waiting"):
+    facts = await run_in_threadpool(_found, here, number)
+    if wait and facts.state not in (*ENDED, "waiting"):
         await _waiters(request, here.hub).ended(number, wait)
-        found = await run_in_threadpool(_found, here, number)
-    return found
+        facts = await run_in_threadpool(_found, here, number)
+    return facts
 
 
 @router.get("/api/jobs")
@@ -219,24 +219,24 @@ def model_name(job: Job) -> str:
     return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "-_") else "-" for sign in words) + ".model"
 
 
-def _found(here: Visitor, number: int) -> JobFacts:
-    with here.hub.database.reading() as session:
-        job = gateway.find_job(session, here.who, number)
-        mine = job.person_id == here.who.id
-        return _facts(job, plan_for(here.hub, session, here.who, job, here.environment) if mine else None)
+def _found(visitor: Visitor, number: int) -> JobFacts:
+    with visitor.hub.database.reading() as session:
+        job = gateway.find_job(session, visitor.who, number)
+        mine = job.person_id == visitor.who.id
+        return _facts(job, plan_for(visitor.hub, session, visitor.who, job, visitor.environment) if mine else None)
 
 
-def _listed(here: Visitor, wanted: sa.Select[Job], before: int | None) -> JobList:
+def _listed(visitor: Visitor, wanted: sa.Select[Job], before: int | None) -> JobList:
     if before is not None:
         wanted = wanted.where(Job.id < before)
-    with here.hub.database.reading() as session:
+    with visitor.hub.database.reading() as session:
         jobs = list(session.scalars(wanted.options(defer(Job.plan)).order_by(Job.id.desc()).limit(_A_PAGE)))
     return JobList(jobs=[_facts(job) for job in jobs], before=jobs[-1].id if len(jobs) == _A_PAGE else None)
 
 
 def _facts(job: Job, plan: dict[str, Any] | None = None) -> JobFacts:
     """Return the facts of a job; with its plan, parameters and result if there is a plan."""
-    whole = plan is not None
+    has_plan = plan is not None
     return JobFacts(
         id=job.id,
         kind=job.kind,
@@ -253,9 +253,9 @@ def _facts(job: Job, plan: dict[str, Any] | None = None) -> JobFacts:
         policy=job.policy_number,
         loss=job.loss,
         plan=plan,
-        parameters=job.parameters if whole else None,
-        result=job.result if whole else None,
-        receipts=job.receipt.splitlines() if whole and job.receipt else [],
+        parameters=job.parameters if has_plan else None,
+        result=job.result if has_plan else None,
+        receipts=job.receipt.splitlines() if has_plan and job.receipt else [],
     )
 
 

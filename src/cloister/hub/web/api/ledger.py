@@ -80,10 +80,10 @@ class LedgerCheck(BaseModel):
     accounts: list[dict[str, Any]]
 
 
-def _auditor(here: Reader) -> Visitor:
-    if not here.has("auditor"):
+def _auditor(visitor: Reader) -> Visitor:
+    if not visitor.has("auditor"):
         raise Denied("this is for the role auditor.")
-    return here
+    return visitor
 
 
 Auditor = Annotated[Visitor, Depends(_auditor)]
@@ -93,10 +93,15 @@ Auditor = Annotated[Visitor, Depends(_auditor)]
 def mine(here: Reader) -> list[Own]:
     """Return the caller's charges, by dataset."""
     with here.hub.database.reading() as session:
-        found = statements.for_user(here.hub, session, here.who, here.environment)
+        summaries = statements.for_user(here.hub, session, here.who, here.environment)
     return [
-        Own(dataset=one.dataset, spent=_loss(one.spent), left=_loss(one.left), spends=[*map(_spend, one.lines)])
-        for one in found
+        Own(
+            dataset=summary.dataset,
+            spent=_loss(summary.spent),
+            left=_loss(summary.left),
+            spends=[*map(_spend, summary.lines)],
+        )
+        for summary in summaries
     ]
 
 
@@ -104,21 +109,21 @@ def mine(here: Reader) -> list[Own]:
 def account(name: str, here: Reader) -> AccountFacts:
     """Return a dataset's account: everything for its owner and for auditors, else the total and one's own charges."""
     with here.hub.database.reading() as session:
-        _, found, _ = statement_of(here, session, name)
+        _, statement, _ = statement_of(here, session, name)
     here.hub.audit.record(here.who.id, "ledger.read", f"dataset/{name}")
-    balance = found.balance
+    balance = statement.balance
     return AccountFacts(
         dataset=name,
         budget=_loss(balance.rules.budget) if balance else None,
         cap=_loss(balance.rules.cap) if balance else None,
         spent=_loss(balance.spent) if balance else None,
         left=_loss(balance.left) if balance else None,
-        share=found.share,
-        by_person=[*map(_total, found.by_person)],
-        by_purpose=[*map(_total, found.by_purpose)],
-        by_month=[*map(_total, found.by_month)],
-        spends=[*map(_spend, found.lines)],
-        problems=list(found.problems),
+        share=statement.share,
+        by_person=[*map(_total, statement.by_person)],
+        by_purpose=[*map(_total, statement.by_purpose)],
+        by_month=[*map(_total, statement.by_month)],
+        spends=[*map(_spend, statement.lines)],
+        problems=list(statement.problems),
     )
 
 
@@ -134,8 +139,8 @@ def verify(here: Auditor) -> LedgerCheck:
         bad_entry=report.bad_entry,
         reason=report.reason,
         accounts=[
-            {"account": one.rules.key, "cap": one.rules.cap.to_json(), "spent": one.spent.to_json()}
-            for one in report.balances
+            {"account": balance.rules.key, "cap": balance.rules.cap.to_json(), "spent": balance.spent.to_json()}
+            for balance in report.balances
         ],
     )
 
@@ -154,18 +159,18 @@ def _loss(loss: Loss | None) -> dict[str, str] | None:
     return None if loss is None else loss.to_json()
 
 
-def _spend(one: StatementLine) -> Spend:
+def _spend(line: StatementLine) -> Spend:
     return Spend(
-        entry=one.entry,
-        time=one.time,
-        person=one.person,
-        purpose=one.purpose,
-        kind=one.what,
-        job=one.job_id,
-        loss=one.loss.to_json(),
-        state=one.state,
+        entry=line.entry,
+        time=line.time,
+        person=line.person,
+        purpose=line.purpose,
+        kind=line.what,
+        job=line.job_id,
+        loss=line.loss.to_json(),
+        state=line.state,
     )
 
 
-def _total(one: Sum) -> Total:
-    return Total(label=one.label, count=one.count, loss=one.loss.to_json(), share=one.share)
+def _total(total: Sum) -> Total:
+    return Total(label=total.label, count=total.count, loss=total.loss.to_json(), share=total.share)

@@ -76,11 +76,11 @@ def read_policy(name: str, here: Annotated[Visitor, Depends(scoped("read"))]) ->
         sight = visible_dataset(here.hub, session, here.who, name, here.environment)
         if sight.policy is None:
             raise NotHere("there is no policy that holds.")
-        policy, kept = sight.policy, versions.newest(session, sight.dataset)
+        policy, newest = sight.policy, versions.newest(session, sight.dataset)
     reader = None if sight.mine else here.who.verified_email
     return PolicyAnswer(
         dataset=policy.dataset,
-        number=kept.number if kept is not None else 0,
+        number=newest.number if newest is not None else 0,
         purposes=list(policy.purposes),
         roles=[
             Sentence(name=role.name, by_request=role.by_request, **words.role_in_words(policy, role, reader))
@@ -88,7 +88,7 @@ def read_policy(name: str, here: Annotated[Visitor, Depends(scoped("read"))]) ->
         ],
         residency=list(policy.residency),
         retention_days=policy.retention_days,
-        text=kept.text if sight.mine and kept is not None else None,
+        text=newest.text if sight.mine and newest is not None else None,
     )
 
 

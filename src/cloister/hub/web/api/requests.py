@@ -105,12 +105,13 @@ class NoticeList(BaseModel):
 @router.get("/api/requests")
 def listed(here: Reader) -> RequestList:
     """Return the caller's requests, and those that wait for their decision."""
-    own = sa.select(models.Request).where(models.Request.person_id == here.who.id)
+    query = sa.select(models.Request).where(models.Request.person_id == here.who.id)
     with here.hub.database.reading() as session:
-        mine = list(session.scalars(own.order_by(models.Request.id.desc()).limit(_MOST)))
+        mine = list(session.scalars(query.order_by(models.Request.id.desc()).limit(_MOST)))
         waiting = to_decide(here.hub, session, here.who)
         return RequestList(
-            mine=[_shown(here, session, one) for one in mine], waiting=[_shown(here, session, one) for one in waiting]
+            mine=[_shown(here, session, request) for request in mine],
+            waiting=[_shown(here, session, request) for request in waiting],
         )
 
 
@@ -119,10 +120,10 @@ def ask(asked: AccessRequestBody, here: Worker) -> RequestFacts:
     """Ask for a role of a dataset's policy."""
     with here.hub.database.writing() as session:
         dataset = find_dataset(here.hub, session, here.who, asked.dataset, here.environment)
-        made = approvals.ask_access(
+        request = approvals.ask_access(
             here.hub, session, here.who, dataset, asked.role, asked.purpose, asked.text.replace("\0", "")
         )
-        return _whole(here, session, made)
+        return _whole(here, session, request)
 
 
 @router.get("/api/requests/{number}")
@@ -136,10 +137,10 @@ def shown(number: Number, here: Reader) -> RequestFacts:
 def decide(number: Number, word: CommentBody, here: Sharer) -> RequestFacts:
     """Agree to it, or deny it."""
     with here.hub.database.writing() as session:
-        found = approvals.find(here.hub, session, here.who, number)
+        request = approvals.find(here.hub, session, here.who, number)
         reason = word.reason.replace("\0", "")
         return _whole(
-            here, session, approvals.decide(here.hub, session, here.who, found, word.agreed, reason, word.days)
+            here, session, approvals.decide(here.hub, session, here.who, request, word.agreed, reason, word.days)
         )
 
 
@@ -147,64 +148,68 @@ def decide(number: Number, word: CommentBody, here: Sharer) -> RequestFacts:
 def comment(number: Number, said: CommentFacts, here: Worker) -> RequestFacts:
     """Add a comment."""
     with here.hub.database.writing() as session:
-        found = approvals.find(here.hub, session, here.who, number)
-        approvals.comment(here.hub, session, here.who, found, said.text.replace("\0", ""))
+        request = approvals.find(here.hub, session, here.who, number)
+        approvals.comment(here.hub, session, here.who, request, said.text.replace("\0", ""))
         session.flush()
-        return _whole(here, session, found)
+        return _whole(here, session, request)
 
 
 @router.post("/api/requests/{number}/withdraw")
 def withdraw(number: Number, here: Worker) -> RequestFacts:
     """Withdraw one's own request."""
     with here.hub.database.writing() as session:
-        found = approvals.find(here.hub, session, here.who, number)
-        return _whole(here, session, approvals.withdraw(here.hub, session, here.who, found))
+        request = approvals.find(here.hub, session, here.who, number)
+        return _whole(here, session, approvals.withdraw(here.hub, session, here.who, request))
 
 
 @router.post("/api/requests/{number}/revoke")
 def revoke(number: Number, said: CommentFacts, here: Sharer) -> RequestFacts:
     """Revoke a grant."""
     with here.hub.database.writing() as session:
-        found = approvals.find(here.hub, session, here.who, number)
+        request = approvals.find(here.hub, session, here.who, number)
         reason = said.text.replace("\0", "")
-        return _whole(here, session, approvals.revoke(here.hub, session, here.who, found, reason))
+        return _whole(here, session, approvals.revoke(here.hub, session, here.who, request, reason))
 
 
 @router.get("/api/notices")
 def told(here: Reader) -> list[NoticeList]:
     """Return the caller's newest notifications."""
     with here.hub.database.reading() as session:
-        found = notices.mine(session, here.who)
-    return [NoticeList(id=one.id, text=one.text, link=one.link, time=one.created, read=one.read) for one in found]
+        rows = notices.mine(session, here.who)
+    return [
+        NoticeList(id=notice.id, text=notice.text, link=notice.link, time=notice.created, read=notice.read)
+        for notice in rows
+    ]
 
 
-def _shown(here: Visitor, session: Session, one: models.Request) -> RequestFacts:
+def _shown(visitor: Visitor, session: Session, request: models.Request) -> RequestFacts:
     return RequestFacts(
-        id=one.id,
-        kind="access" if one.kind == "access" else "release",
-        dataset=one.dataset.name,
-        person=one.person.name,
-        role=one.role,
-        purpose=one.purpose,
-        text=one.text,
-        needs=one.needs,
-        state=one.state,
-        job=one.job_id,
-        plan=plan_for(here.hub, session, here.who, one.job, here.environment) if one.job else None,
-        created=one.created,
-        ends=one.ends,
+        id=request.id,
+        kind="access" if request.kind == "access" else "release",
+        dataset=request.dataset.name,
+        person=request.person.name,
+        role=request.role,
+        purpose=request.purpose,
+        text=request.text,
+        needs=request.needs,
+        state=request.state,
+        job=request.job_id,
+        plan=plan_for(visitor.hub, session, visitor.who, request.job, visitor.environment) if request.job else None,
+        created=request.created,
+        ends=request.ends,
     )
 
 
-def _whole(here: Visitor, session: Session, one: models.Request) -> RequestFacts:
+def _whole(visitor: Visitor, session: Session, request: models.Request) -> RequestFacts:
     session.flush()
-    session.refresh(one)
-    shown = _shown(here, session, one)
-    shown.decisions = [
-        DecisionBody(person=said.person.name, agreed=said.agreed, reason=said.reason, time=said.created)
-        for said in decisions(session, one)
+    session.refresh(request)
+    facts = _shown(visitor, session, request)
+    facts.decisions = [
+        DecisionBody(person=decision.person.name, agreed=decision.agreed, reason=decision.reason, time=decision.created)
+        for decision in decisions(session, request)
     ]
-    shown.comments = [
-        CommentedFacts(person=said.person.name, text=said.text, time=said.created) for said in comments(session, one)
+    facts.comments = [
+        CommentedFacts(person=comment.person.name, text=comment.text, time=comment.created)
+        for comment in comments(session, request)
     ]
-    return shown
+    return facts

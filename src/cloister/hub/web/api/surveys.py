@@ -120,7 +120,7 @@ class Links(BaseModel):
 def mine(here: MayRead) -> SurveyList:
     """Return one's own surveys."""
     with here.hub.database.reading() as session:
-        return SurveyList(surveys=[_facts(here, session, one) for one in survey.mine(session, here.who)])
+        return SurveyList(surveys=[_facts(here, session, survey_row) for survey_row in survey.mine(session, here.who)])
 
 
 @router.post("/api/surveys", status_code=201)
@@ -130,16 +130,16 @@ def create(body: NewSurvey, here: MayWork) -> SurveyFacts:
         survey.require_free(session, here.who, body.name)
     facts = _named(here, body.model_dump(exclude_unset=True, exclude={"name"}))
     with here.hub.database.writing() as session:
-        made = composing.begin(here.hub, session, here.who, body.name, facts)
-        return _facts(here, session, made)
+        draft = composing.begin(here.hub, session, here.who, body.name, facts)
+        return _facts(here, session, draft)
 
 
 @router.post("/api/surveys/advice")
 def advice(body: Wanted, here: MayWork) -> Advised:
     """Return the expected error of a question, and its possible mechanisms. Uses public facts alone."""
     try:
-        asked = SurveyQuestion.read({**body.question, "id": body.question.get("id") or "q"})
-        return Advised(levels=composing.expected(asked, body.people, body.lasting))
+        question = SurveyQuestion.read({**body.question, "id": body.question.get("id") or "q"})
+        return Advised(levels=composing.expected(question, body.people, body.lasting))
     except BadForm as error:  # the question is still incomplete
         return Advised(levels=[], problem=str(error).removeprefix(f"{error.code}: "))
 
@@ -159,9 +159,9 @@ def change(name: str, body: Facts, here: MayWork) -> SurveyFacts:
     survey.require_draft(draft)
     facts = _named(here, body.model_dump(exclude_unset=True), survey.asked_of(draft))
     with here.hub.database.writing() as session:
-        found = survey.find_own(session, name, here.who)
-        survey.change(here.hub, session, found, facts)
-        return _facts(here, session, found)
+        survey_row = survey.find_own(session, name, here.who)
+        survey.change(here.hub, session, survey_row, facts)
+        return _facts(here, session, survey_row)
 
 
 @router.post("/api/surveys/{name}/publish")
@@ -171,27 +171,27 @@ def publish(name: str, here: MayWork) -> SurveyFacts:
         draft = survey.find_own(session, name, here.who)
     survey.prepare(here.hub, draft)
     with here.hub.database.writing() as session:
-        found = survey.find_own(session, name, here.who)
-        survey.publish(here.hub, session, found)
-        return _facts(here, session, found)
+        survey_row = survey.find_own(session, name, here.who)
+        survey.publish(here.hub, session, survey_row)
+        return _facts(here, session, survey_row)
 
 
 @router.post("/api/surveys/{name}/close")
 def close(name: str, here: MayWork) -> SurveyFacts:
     """Close a survey: it takes no more answers."""
     with here.hub.database.writing() as session:
-        found = survey.find_own(session, name, here.who)
-        survey.close(here.hub, session, found)
-        return _facts(here, session, found)
+        survey_row = survey.find_own(session, name, here.who)
+        survey.close(here.hub, session, survey_row)
+        return _facts(here, session, survey_row)
 
 
 @router.post("/api/surveys/{name}/wave")
 def wave(name: str, here: MayWork) -> SurveyFacts:
     """Begin the next wave with the same respondents."""
     with here.hub.database.writing() as session:
-        found = survey.find_own(session, name, here.who)
-        survey.next_wave(here.hub, session, found)
-        return _facts(here, session, found)
+        survey_row = survey.find_own(session, name, here.who)
+        survey.next_wave(here.hub, session, survey_row)
+        return _facts(here, session, survey_row)
 
 
 @router.post("/api/surveys/{name}/invitations")
@@ -226,44 +226,44 @@ def cross(
 @router.get("/api/surveys/{name}/reports", response_class=Response)
 def reports(name: str, here: MayRead, wave: Wave = 0, kind: Literal["json", "csv"] = "json") -> Response:
     """Return every report of a wave, without names, in the order of a hash."""
-    asked, read = _read(here, name, wave)
+    survey_row, read = _read(here, name, wave)
     here.hub.audit.record(
         here.who.id, "survey.reports.exported", f"survey/{name}", wave=read.wave, people=read.n, kind=kind
     )
     if kind == "csv":
-        return Response(csv_of(*export.reports_table(asked, read)), media_type="text/csv; charset=utf-8")
-    return Response(export.text_of(export.reports_json(asked, read)), media_type="application/json")
+        return Response(csv_of(*export.reports_table(survey_row, read)), media_type="text/csv; charset=utf-8")
+    return Response(export.text_of(export.reports_json(survey_row, read)), media_type="application/json")
 
 
 @router.get("/api/surveys/{name}/receipt", response_class=Response)
 def receipt(name: str, here: MayRead, wave: Wave = 0) -> Response:
     """Return the analysis, signed by the hub."""
-    asked, read = _read(here, name, wave)
+    survey_row, read = _read(here, name, wave)
     here.hub.audit.record(here.who.id, "survey.receipt", f"survey/{name}", wave=read.wave, people=read.n)
-    return Response(export.text_of(export.analysis(here.hub, asked, read)), media_type="application/json")
+    return Response(export.text_of(export.analysis(here.hub, survey_row, read)), media_type="application/json")
 
 
-def _read(here: Visitor, name: str, wave: int) -> tuple[Survey, results.Results]:
-    with here.hub.database.reading() as session:
-        asked = survey.find_own(session, name, here.who)
-        return asked, results.read(here.hub, session, asked, wave or None)
+def _read(visitor: Visitor, name: str, wave: int) -> tuple[Survey, results.Results]:
+    with visitor.hub.database.reading() as session:
+        survey_row = survey.find_own(session, name, visitor.who)
+        return survey_row, results.read(visitor.hub, session, survey_row, wave or None)
 
 
-def _named(here: Visitor, facts: dict[str, Any], known: tuple[SurveyQuestion, ...] = ()) -> dict[str, Any]:
+def _named(visitor: Visitor, facts: dict[str, Any], certified: tuple[SurveyQuestion, ...] = ()) -> dict[str, Any]:
     """Return the facts that were set; null is ignored, except for the end, where it means none.
 
-    Questions are read and certified here, before a transaction begins; `known` ones were certified before.
+    Questions are read and certified here, before a transaction begins; those in `certified` were certified before.
     """
-    said = {name: value for name, value in facts.items() if value is not None or name == "ends"}
-    if "asked" not in said:
-        return said
+    changes = {name: value for name, value in facts.items() if value is not None or name == "ends"}
+    if "asked" not in changes:
+        return changes
     # In proportion to the work: a draft of sixty questions counts more than one of one.
-    here.count(len(said["asked"]) // 3)
-    return {**said, "asked": survey.read_bounded(here.hub, here.who, said["asked"], known)}
+    visitor.count(len(changes["asked"]) // 3)
+    return {**changes, "asked": survey.read_bounded(visitor.hub, visitor.who, changes["asked"], certified)}
 
 
-def _facts(here: Visitor, session: Session, one: Survey) -> SurveyFacts:
-    people, refused = (0, {}) if one.state == "draft" else survey.shown_sizes(here.hub, session, one)
-    told = {name: getattr(one, name) for name in SurveyFacts.model_fields if hasattr(one, name)}
-    link = f"{here.hub.settings.address.rstrip('/')}/s/{one.name}"
-    return SurveyFacts(**told, open=survey.is_open(one), people=people, refused=refused, link=link)
+def _facts(visitor: Visitor, session: Session, survey_row: Survey) -> SurveyFacts:
+    people, refused = (0, {}) if survey_row.state == "draft" else survey.shown_sizes(visitor.hub, session, survey_row)
+    fields = {name: getattr(survey_row, name) for name in SurveyFacts.model_fields if hasattr(survey_row, name)}
+    link = f"{visitor.hub.settings.address.rstrip('/')}/s/{survey_row.name}"
+    return SurveyFacts(**fields, open=survey.is_open(survey_row), people=people, refused=refused, link=link)

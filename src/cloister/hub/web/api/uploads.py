@@ -44,8 +44,10 @@ def begin(here: Sharer, name: Annotated[str, Path(max_length=200)], given: NewUp
     """Announce a file."""
     with here.hub.database.writing() as session:
         dataset = datasets.find(session, name)
-        made = upload.begin(here.hub, session, here.who, dataset, table=given.table, file=given.file, size=given.size)
-        return _facts(made)
+        upload_row = upload.begin(
+            here.hub, session, here.who, dataset, table=given.table, file=given.file, size=given.size
+        )
+        return _facts(upload_row)
 
 
 @router.get("/api/uploads/{upload_id}")
@@ -73,9 +75,9 @@ async def receive(
     return _facts(await run_in_threadpool(upload.receive, here.hub, here.who, upload_id, offset, b"".join(pieces)))
 
 
-def _require_mine(here: Visitor, upload_id: str) -> None:
-    with here.hub.database.reading() as session:
-        upload.find(session, here.who, upload_id)
+def _require_mine(visitor: Visitor, upload_id: str) -> None:
+    with visitor.hub.database.reading() as session:
+        upload.find(session, visitor.who, upload_id)
 
 
 @router.delete("/api/uploads/{upload_id}")
@@ -85,13 +87,13 @@ def cancel(here: Sharer, upload_id: Id) -> UploadFacts:
         return _facts(upload.cancel(here.hub, session, here.who, upload_id))
 
 
-def _facts(one: Upload) -> UploadFacts:
+def _facts(upload_row: Upload) -> UploadFacts:
     return UploadFacts(
-        id=one.id,
-        table=one.table,
-        file=one.file,
-        size=one.size,
-        received=one.received,
-        state=one.state,
+        id=upload_row.id,
+        table=upload_row.table,
+        file=upload_row.file,
+        size=upload_row.size,
+        received=upload_row.received,
+        state=upload_row.state,
         piece=upload.LARGEST_PIECE,
     )

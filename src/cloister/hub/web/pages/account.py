@@ -123,9 +123,9 @@ def end_sessions(request: Request, here: Me) -> Response:
     return go(request, "/sign-in?after=sessions")
 
 
-def _page(request: Request, here: Visitor, *, problem: CloisterError | None = None, token: str = "") -> Response:
-    with here.hub.database.reading() as session:
-        me = session.get_one(Person, here.who.id)
+def _page(request: Request, visitor: Visitor, *, problem: CloisterError | None = None, token: str = "") -> Response:
+    with visitor.hub.database.reading() as session:
+        me = session.get_one(Person, visitor.who.id)
         mine, open_sessions = tokens.of(session, me), sessions.of(session, me)
     return page(
         request,
@@ -134,12 +134,12 @@ def _page(request: Request, here: Visitor, *, problem: CloisterError | None = No
         me=me,
         tokens=mine,
         sessions=open_sessions,
-        this=here.session,
+        this=visitor.session,
         token=token,
         scopes=_SCOPES,
-        shown=totp.pending(here.hub.keys, me, here.hub.settings.name),
-        required=here.hub.settings.require_totp,
-        mails=bool(here.hub.settings.mail_folder or here.hub.settings.smtp_url),
+        shown=totp.pending(visitor.hub.keys, me, visitor.hub.settings.name),
+        required=visitor.hub.settings.require_totp,
+        mails=bool(visitor.hub.settings.mail_folder or visitor.hub.settings.smtp_url),
         shortest=SHORTEST,
         problem=str(problem).removeprefix(f"{problem.code}: ") if problem else "",
     )

@@ -29,7 +29,7 @@ def shown(request: Request, name: str, here: SignedIn) -> Response:
         objects = [f"dataset/{dataset.name}", *(f"job/{number}" for number in session.scalars(jobs))]
         feed = sa.select(AuditEntry).where(AuditEntry.object.in_(objects)).order_by(AuditEntry.number.desc())
         entries = list(session.scalars(feed.limit(_A_FEED)))
-        people = {one.id: one.name for one in session.scalars(sa.select(Person))}
+        people = {person.id: person.name for person in session.scalars(sa.select(Person))}
     return page(
         request,
         "activity.html",
@@ -47,5 +47,5 @@ def switch(request: Request, name: str, here: SignedIn, sent: Annotated[Form, De
     stop = sent.ticked("paused")
     with here.hub.database.writing() as session:
         pause(here.hub, session, here.who, owned(session, name, here.who), stop)
-    said = "Paused. Nothing runs on this dataset now." if stop else "Open again."
-    return go(request, f"/datasets/{name}/activity", said=said)
+    message = "Paused. Nothing runs on this dataset now." if stop else "Open again."
+    return go(request, f"/datasets/{name}/activity", said=message)

@@ -33,8 +33,8 @@ def search(
     before: int = 0,
 ) -> Response:
     """Show entries, newest first."""
-    asked = {"person": person, "action": action, "object": object, "since": since, "until": until, "text": text}
-    return _page(request, here, asked, before)
+    filters = {"person": person, "action": action, "object": object, "since": since, "until": until, "text": text}
+    return _page(request, here, filters, before)
 
 
 @router.post("/audit/verify")
@@ -65,15 +65,17 @@ def export_lines(hub: Hub) -> Iterator[bytes]:
 
 
 def _page(
-    request: Request, here: Visitor, asked: dict[str, str], before: int, checked: tuple[str, str] = ("", "")
+    request: Request, visitor: Visitor, filters: dict[str, str], before: int, checked: tuple[str, str] = ("", "")
 ) -> Response:
-    fields = dict.fromkeys(("person", "action", "object", "since", "until", "text"), "") | asked
-    with here.hub.database.reading() as session:
-        people = {one.id: one for one in session.scalars(sa.select(Person))}
+    fields = dict.fromkeys(("person", "action", "object", "since", "until", "text"), "") | filters
+    with visitor.hub.database.reading() as session:
+        people = {person.id: person for person in session.scalars(sa.select(Person))}
         who = _who(fields["person"], list(people.values()))
-        entries = [] if who == -1 else here.hub.audit.search(session, **_wanted(fields, who, before), most=_A_PAGE + 1)
-    if any(asked.values()):  # a search is recorded too
-        here.hub.audit.record(here.who.id, "audit.searched", "audit", **{k: v for k, v in asked.items() if v})
+        entries = (
+            [] if who == -1 else visitor.hub.audit.search(session, **_wanted(fields, who, before), most=_A_PAGE + 1)
+        )
+    if any(filters.values()):  # a search is recorded too
+        visitor.hub.audit.record(visitor.who.id, "audit.searched", "audit", **{k: v for k, v in filters.items() if v})
     return page(
         request,
         "audit.html",
@@ -83,7 +85,7 @@ def _page(
         before=entries[_A_PAGE - 1].number if len(entries) > _A_PAGE else 0,
         later=bool(before),
         checked=checked,
-        key=str(here.hub.key.public),
+        key=str(visitor.hub.key.public),
     )
 
 
@@ -105,7 +107,7 @@ def _who(text: str, people: list[Person]) -> int | None:
     word = text.strip().lower()
     if not word:
         return None
-    same = (one.id for one in people if word in (str(one.id), one.email.lower(), one.name.lower()))
+    same = (person.id for person in people if word in (str(person.id), person.email.lower(), person.name.lower()))
     return next(same, -1)
 
 
@@ -114,10 +116,10 @@ def moment(text: str, label: str, end: bool = False) -> float | None:
     if not text.strip():
         return None
     try:
-        found = datetime.fromisoformat(text.strip())
-        found = found if found.tzinfo else found.replace(tzinfo=UTC)
+        instant = datetime.fromisoformat(text.strip())
+        instant = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
         if end and len(text.strip()) == 10:
-            found += timedelta(days=1)
-        return found.timestamp()
+            instant += timedelta(days=1)
+        return instant.timestamp()
     except (ValueError, OverflowError):
         raise BadForm(f"'{label}' must be a day such as 2026-03-01.") from None

@@ -49,8 +49,8 @@ roles:
 def listed(request: Request, here: Here) -> Response:
     """List the datasets that the visitor may see."""
     with here.hub.database.reading() as session:
-        found = visible_datasets(here.hub, session, here.who, here.environment)
-    return page(request, "datasets.html", sights=found)
+        views = visible_datasets(here.hub, session, here.who, here.environment)
+    return page(request, "datasets.html", sights=views)
 
 
 @router.get("/datasets/new")
@@ -66,7 +66,7 @@ def create(request: Request, here: Owner, sent: Sent) -> Response:
     try:
         datasets.examine(here.hub, here.who, policy_text=values["policy"])
         with here.hub.database.writing() as session:
-            made = datasets.create(
+            dataset = datasets.create(
                 here.hub,
                 session,
                 here.who,
@@ -80,7 +80,7 @@ def create(request: Request, here: Owner, sent: Sent) -> Response:
         if status_of(error) >= 500:
             raise
         return page(request, "dataset_new.html", status_of(error), values=values, problem=error)
-    return go(request, f"/datasets/{made.name}/versions", said="The dataset is made. Now send its tables.")
+    return go(request, f"/datasets/{dataset.name}/versions", said="The dataset is made. Now send its tables.")
 
 
 @router.get("/datasets/{name}")

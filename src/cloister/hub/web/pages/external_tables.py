@@ -43,13 +43,13 @@ async def hand(request: Request, name: str, here: Here) -> Response:
         await request.close()  # files that were refused unread, too
 
 
-def _handed(request: Request, here: Visitor, name: str, sent: Form) -> Response:
+def _handed(request: Request, visitor: Visitor, name: str, sent: Form) -> Response:
     try:
-        job = received(here, name, sent)
+        job = received(visitor, name, sent)
     except CloisterError as error:
         if status_of(error) not in (409, 413, 422):
             raise
-        return _list(request, here, name, "", error, sent.get("key", ""))
+        return _list(request, visitor, name, "", error, sent.get("key", ""))
     return go(request, f"/datasets/{name}/tables/{job.id}", said="It is uploaded, and charged.")
 
 
@@ -119,15 +119,15 @@ def _content(job: Job) -> bytes:
 
 
 def _list(
-    request: Request, here: Visitor, name: str, purpose: str, problem: CloisterError | None = None, key: str = ""
+    request: Request, visitor: Visitor, name: str, purpose: str, problem: CloisterError | None = None, key: str = ""
 ) -> Response:
-    found = access.look(here.hub, here.who, name, purpose, here.environment)
+    listing = access.look(visitor.hub, visitor.who, name, purpose, visitor.environment)
     return page(
         request,
         "tables.html",
         200 if problem is None else status_of(problem),
-        found=found,
-        words=urlencode({"purpose": found.purpose}) if found.purpose else "",
+        found=listing,
+        words=urlencode({"purpose": listing.purpose}) if listing.purpose else "",
         vouches=VOUCHES,
         problem=problem,
         key=key,

@@ -28,7 +28,7 @@ def health(here: Annotated[Visitor, Depends(visitor)]) -> JSONResponse:
     """Return the state of database, ledger and workers; 503 if one of them fails."""
     database, workers = _database(here.hub)
     parts = {"database": database, "ledger": _ledger(here.hub), "workers": workers}
-    well = all(said in ("ok", _NONE_YET) for said in parts.values())
+    well = all(state in ("ok", _NONE_YET) for state in parts.values())
     return JSONResponse({"state": "ok" if well else "failing", "version": __version__, **parts}, 200 if well else 503)
 
 
@@ -54,10 +54,10 @@ def _workers(hub: Hub, oldest: float | None) -> str:
         return f"failing: {failed:,} times in the last minute. The log says where"
     if heartbeats.living(hub.folder):
         return "ok"
-    seen = heartbeats.last(hub.folder)
-    if seen is None and (oldest is None or oldest > now() - _PATIENCE_S):
+    last_beat = heartbeats.last(hub.folder)
+    if last_beat is None and (oldest is None or oldest > now() - _PATIENCE_S):
         return _NONE_YET
-    return "none was ever seen" if seen is None else f"none was seen for {now() - seen:.0f} seconds"
+    return "none was ever seen" if last_beat is None else f"none was seen for {now() - last_beat:.0f} seconds"
 
 
 def _ledger(hub: Hub) -> str:

@@ -71,7 +71,7 @@ def _waiting(session: Session, person: Person) -> dict[str, Any]:
     """Return a user's own datasets and jobs, and what waits for them."""
     mine = sa.select(Dataset).where(Dataset.owner_id == person.id, Dataset.deleted.is_(None))
     owned: Sequence[Dataset] = session.scalars(mine.order_by(Dataset.title, Dataset.name)).all()
-    asked = sa.select(Asked).where(Asked.state == "open", Asked.person_id == person.id)
+    open_requests = sa.select(Asked).where(Asked.state == "open", Asked.person_id == person.id)
     to_decide = (
         sa.select(Asked)
         .join(Dataset, Asked.dataset_id == Dataset.id)
@@ -81,7 +81,7 @@ def _waiting(session: Session, person: Person) -> dict[str, Any]:
     notices = sa.select(Notice).where(Notice.person_id == person.id, ~Notice.read).order_by(Notice.id.desc()).limit(5)
     return {
         "owned": owned,
-        "asked": session.scalars(asked.order_by(Asked.id.desc()).limit(10)).all(),
+        "asked": session.scalars(open_requests.order_by(Asked.id.desc()).limit(10)).all(),
         "to_decide": session.scalars(to_decide.order_by(Asked.id.desc()).limit(10)).all(),
         "jobs": session.scalars(jobs).all(),
         "notices": session.scalars(notices).all(),

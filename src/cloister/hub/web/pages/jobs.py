@@ -65,8 +65,8 @@ def shown(request: Request, number: int, here: SignedIn) -> Response:
     """Show one job."""
     with here.hub.database.reading() as session:
         job = find_job(session, here.who, number)
-        asked = session.scalar(sa.select(Asked.id).where(Asked.job_id == job.id).limit(1))
-    return draw(request, job, at=f"/jobs/{job.id}", asked=asked, detail=_owner_detail(here, job))
+        request_id = session.scalar(sa.select(Asked.id).where(Asked.job_id == job.id).limit(1))
+    return draw(request, job, at=f"/jobs/{job.id}", asked=request_id, detail=_owner_detail(here, job))
 
 
 def _title(job: Job) -> str:
@@ -96,14 +96,14 @@ def draw(
         asked: the approval request for it, if there is one.
         detail: what went wrong, for the owner only.
     """
-    here: Visitor = request.state.visitor
-    with here.hub.database.reading() as session:
-        plan = plan_for(here.hub, session, here.who, job, here.environment)
+    visitor: Visitor = request.state.visitor
+    with visitor.hub.database.reading() as session:
+        plan = plan_for(visitor.hub, session, visitor.who, job, visitor.environment)
     kind = KINDS.get(job.kind)
     title, stopped = _STOPPED.get(job.state, ("", ""))
     result = job.result if job.state == "done" else None
-    handed, mine = bool(job.parameters.get(HANDED)), job.person_id == here.who.id
-    place = job.dataset.title or job.dataset.name
+    submitted, mine = bool(job.parameters.get(HANDED)), job.person_id == visitor.who.id
+    name = job.dataset.title or job.dataset.name
     return page(
         request,
         kind.template if kind is not None and result is not None else "job.html",
@@ -111,9 +111,9 @@ def draw(
         at=at,
         words=f"?{words}" if words else "",
         above=above,
-        handed=handed,
-        title=f"{'Synthetic table' if handed else _title(job)} {job.id}",
-        heading=f"{_title(job)}: {place}" if result is None else f"{_LEFT.get(job.kind, 'Answer')} from {place}",
+        handed=submitted,
+        title=f"{'Synthetic table' if submitted else _title(job)} {job.id}",
+        heading=f"{_title(job)}: {name}" if result is None else f"{_LEFT.get(job.kind, 'Answer')} from {name}",
         sql=job.parameters.get("sql", ""),
         moving=job.state not in ENDED,
         stage=job.stage or _STAGES.get(job.state, ""),
@@ -122,12 +122,12 @@ def draw(
         planned=Planned.from_json(plan) if plan else None,
         stopped_title=title,
         stopped=stopped,
-        mine=mine or handed,
+        mine=mine or submitted,
         owner_detail=detail,
         pictures=charts.pictures(result) if result is not None else [],
         places=_places(result),
         file=table_name(job) if job.kind == "synthesise" else model_name(job),
-        again=f"/work/{job.kind}/{job.dataset.name}?job={job.id}" if mine and not handed else "",
+        again=f"/work/{job.kind}/{job.dataset.name}?job={job.id}" if mine and not submitted else "",
     )
 
 
@@ -155,10 +155,10 @@ def chart_of(result: dict[str, Any], column: str, theme: str, size: str) -> Resp
     """Return a chart of one column of a result."""
     dark: charts.Theme = "dark" if theme == "dark" else "light"
     sizes: dict[str, charts.Size] = {"half": "half", "narrow": "narrow"}
-    side = next((one for one in result.get("columns", []) if one.get("name") == column and "bars" in one), None)
+    side = next((entry for entry in result.get("columns", []) if entry.get("name") == column and "bars" in entry), None)
     if side is not None:
         return _svg(charts.bars(side["bars"], dark, sizes.get(size, "half")))
-    picture = next((one for one in charts.pictures(result) if column in ("", one.column)), None)
+    picture = next((candidate for candidate in charts.pictures(result) if column in ("", candidate.column)), None)
     if picture is None:
         raise NotHere("there is no picture of this.")
     return _svg(charts.svg(result, picture, dark, sizes.get(size, "wide")))
@@ -200,9 +200,9 @@ def as_csv(number: int, here: SignedIn) -> Response:
     return _download(text, f"cloister-{job.dataset.name}-{job.id}.csv", "text/csv; charset=utf-8")
 
 
-def _result(here: Visitor, number: int) -> tuple[Job, dict[str, Any]]:
-    with here.hub.database.reading() as session:
-        job = find_job(session, here.who, number)
+def _result(visitor: Visitor, number: int) -> tuple[Job, dict[str, Any]]:
+    with visitor.hub.database.reading() as session:
+        job = find_job(session, visitor.who, number)
     if job.state != "done" or job.result is None:
         raise NotHere("there is no result here.")
     return job, job.result
@@ -216,12 +216,12 @@ def _places(result: dict[str, Any] | None) -> list[int | None]:
     return [column_digits(row[i] for row in rows) for i in range(len(result["columns"]))]
 
 
-def _owner_detail(here: Visitor, job: Job) -> str:
+def _owner_detail(visitor: Visitor, job: Job) -> str:
     """Return what went wrong, decrypted for the owner alone: it may show rows."""
-    if not job.owner_detail or job.dataset.owner_id != here.who.id:
+    if not job.owner_detail or job.dataset.owner_id != visitor.who.id:
         return ""
     try:
-        return owner_detail(here.hub, job)
+        return owner_detail(visitor.hub, job)
     except CloisterError:  # the dataset's key is erased, so the detail cannot be read
         return ""
 

@@ -41,11 +41,11 @@ def statement_of(here: Visitor, session: Session, name: str) -> tuple[Dataset, S
         NotHere: there is none, or they may not see it.
     """
     dataset = find(session, name)
-    whole = dataset.owner_id == here.who.id or here.has("auditor")
-    if not whole and not may_know(here.hub, session, here.who, dataset, here.environment):
+    unrestricted = dataset.owner_id == here.who.id or here.has("auditor")
+    if not unrestricted and not may_know(here.hub, session, here.who, dataset, here.environment):
         raise NotHere("there is no such dataset.")
     statement = statements.for_owner(here.hub, session, dataset)
-    return dataset, statement if whole else statements.only(statement, here.who), whole
+    return dataset, statement if unrestricted else statements.only(statement, here.who), unrestricted
 
 
 @router.get("/ledger")
@@ -54,11 +54,13 @@ def mine(request: Request, here: SignedIn) -> Response:
     return _mine(request, here)
 
 
-def _mine(request: Request, here: Visitor, report: Report | None = None) -> Response:
-    with here.hub.database.reading() as session:
-        spends = statements.for_user(here.hub, session, here.who, here.environment)
-    auditor = here.has("auditor")
-    accounts = [here.hub.ledger.balance(one.rules.key) for one in here.hub.ledger.accounts()] if auditor else []
+def _mine(request: Request, visitor: Visitor, report: Report | None = None) -> Response:
+    with visitor.hub.database.reading() as session:
+        spends = statements.for_user(visitor.hub, session, visitor.who, visitor.environment)
+    auditor = visitor.has("auditor")
+    accounts = (
+        [visitor.hub.ledger.balance(account.rules.key) for account in visitor.hub.ledger.accounts()] if auditor else []
+    )
     return page(
         request,
         "ledger.html",
@@ -67,8 +69,8 @@ def _mine(request: Request, here: Visitor, report: Report | None = None) -> Resp
         accounts=accounts,
         share=statements.share,
         report=report,
-        head=here.hub.ledger.head if auditor else None,
-        key=str(here.hub.key.public),
+        head=visitor.hub.ledger.head if auditor else None,
+        key=str(visitor.hub.key.public),
     )
 
 
@@ -105,34 +107,34 @@ def head(here: Auditor) -> Response:
 @router.get("/datasets/{name}/ledger")
 def dataset(request: Request, name: str, here: SignedIn) -> Response:
     """Show a dataset's charges by user and purpose, and what is left."""
-    found, statement, whole = _statement(here, name)
+    dataset_row, statement, unrestricted = _statement(here, name)
     here.hub.audit.record(here.who.id, "ledger.read", f"dataset/{name}")
     return page(
         request,
         "ledger_dataset.html",
-        dataset=found,
+        dataset=dataset_row,
         statement=statement,
         lines=statement.lines[:_A_PAGE],
-        owner=found.owner_id == here.who.id,
-        whole=whole,
-        sides=[(side, _side(statement, side)) for side in _SIDES if whole or side != "person"],
+        owner=dataset_row.owner_id == here.who.id,
+        whole=unrestricted,
+        sides=[(side, _side(statement, side)) for side in _SIDES if unrestricted or side != "person"],
     )
 
 
 @router.get("/datasets/{name}/ledger.csv")
 def as_csv(name: str, here: SignedIn) -> Response:
     """Return every charge of a dataset, for a spreadsheet."""
-    found, statement, _ = _statement(here, name)
+    dataset, statement, _ = _statement(here, name)
     here.hub.audit.record(here.who.id, "ledger.read", f"dataset/{name}", form="csv")
     names = ["entry", "time", "person", "purpose", "kind", "job", "measure", "amount", "delta", "state"]
     rows = (
         (
-            *(one.entry, f"{one.time:.0f}", one.person, one.purpose, one.what, one.job_id or ""),
-            *(one.loss.measure, str(one.loss.amount), str(one.loss.delta), one.state),
+            *(line.entry, f"{line.time:.0f}", line.person, line.purpose, line.what, line.job_id or ""),
+            *(line.loss.measure, str(line.loss.amount), str(line.loss.delta), line.state),
         )
-        for one in reversed(statement.lines)
+        for line in reversed(statement.lines)
     )
-    name_of = {"Content-Disposition": f'attachment; filename="cloister-{found.name}-ledger.csv"'}
+    name_of = {"Content-Disposition": f'attachment; filename="cloister-{dataset.name}-ledger.csv"'}
     return Response(csv_of(names, rows), media_type="text/csv; charset=utf-8", headers=name_of)
 
 
@@ -144,14 +146,14 @@ def chart(name: str, side: str, here: SignedIn, theme: str = "light") -> Respons
     sums = _side(_statement(here, name)[1], side)
     if not sums:
         raise NotHere("nothing was spent yet.")
-    values = [{"label": one.label, "value": round(100 * one.share, 4)} for one in sums[:20]]
+    values = [{"label": total.label, "value": round(100 * total.share, 4)} for total in sums[:20]]
     dark: charts.Theme = "dark" if theme == "dark" else "light"
     return Response(charts.bars(values, dark), media_type="image/svg+xml")
 
 
-def _statement(here: Visitor, name: str) -> tuple[Dataset, Statement, bool]:
-    with here.hub.database.reading() as session:
-        return statement_of(here, session, name)
+def _statement(visitor: Visitor, name: str) -> tuple[Dataset, Statement, bool]:
+    with visitor.hub.database.reading() as session:
+        return statement_of(visitor, session, name)
 
 
 def _side(statement: Statement, side: str) -> tuple[Sum, ...]:

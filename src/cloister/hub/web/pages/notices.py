@@ -21,9 +21,9 @@ def shown(request: Request, here: SignedIn, before: int = 0) -> Response:
     """Show one's own notifications."""
     after = before if 0 < before < 2**31 else None
     with here.hub.database.reading() as session:
-        found = notices.mine(session, here.who, _A_PAGE + 1, after)
-    older = found[_A_PAGE - 1].id if len(found) > _A_PAGE else 0
-    return page(request, "notices.html", notices=found[:_A_PAGE], before=older, later=bool(after))
+        rows = notices.mine(session, here.who, _A_PAGE + 1, after)
+    older = rows[_A_PAGE - 1].id if len(rows) > _A_PAGE else 0
+    return page(request, "notices.html", notices=rows[:_A_PAGE], before=older, later=bool(after))
 
 
 @router.post("/notices/read")
@@ -38,7 +38,7 @@ def read_all(request: Request, here: SignedIn) -> Response:
 def open_one(request: Request, number: int, here: SignedIn) -> Response:
     """Mark one as read and redirect to its link."""
     with here.hub.database.writing() as session:
-        found = notices.read_one(session, here.who, number) if 0 < number < 2**31 else None
-    if found is None:
+        notice = notices.read_one(session, here.who, number) if 0 < number < 2**31 else None
+    if notice is None:
         raise NotHere("there is no such notice of yours.")
-    return go(request, found.link or "/notices")
+    return go(request, notice.link or "/notices")

@@ -51,12 +51,12 @@ def invite(request: Request, here: Operator, sent: Sent) -> Response:
 def make_organisation(request: Request, here: Operator, sent: Sent) -> Response:
     """Create an organisation."""
     try:
-        made = user_actions.make_organisation(
+        organisation = user_actions.make_organisation(
             here.hub, here.who, sent.get("organisation_name", ""), sent.get("country", "")
         )
     except _REFUSALS as problem:
         return _everybody(request, here, problem=problem)
-    return go(request, "/people", said=f"{made.name} is added.")
+    return go(request, "/people", said=f"{organisation.name} is added.")
 
 
 @router.get("/people/{number}")
@@ -126,7 +126,7 @@ def reopen(request: Request, number: int, here: Operator) -> Response:
 
 def _everybody(
     request: Request,
-    here: Visitor,
+    visitor: Visitor,
     *,
     search: str = "",
     problem: CloisterError | None = None,
@@ -138,16 +138,16 @@ def _everybody(
         wanted = wanted.where(
             Person.name.icontains(text, autoescape=True) | Person.email.icontains(text, autoescape=True)
         )
-    with here.hub.database.reading() as session:
-        found = list(session.scalars(wanted))
+    with visitor.hub.database.reading() as session:
+        people = list(session.scalars(wanted))
         organisations = _organisations(session)
     return page(
         request,
         "people.html",
         status_of(problem) if problem else 200,
         **{
-            "people": found[:_MOST],
-            "more": len(found) > _MOST,
+            "people": people[:_MOST],
+            "more": len(people) > _MOST,
             "organisations": organisations,
             "all_roles": ROLES,
             "search": search,
@@ -161,21 +161,21 @@ def _everybody(
 
 def _one(
     request: Request,
-    here: Visitor,
+    visitor: Visitor,
     number: int,
     *,
     problem: CloisterError | None = None,
     link: str = "",
     verify_link: str = "",
 ) -> Response:
-    with here.hub.database.reading() as session:
-        found, organisations = person_here(session, number), _organisations(session)
+    with visitor.hub.database.reading() as session:
+        person, organisations = person_here(session, number), _organisations(session)
     return page(
         request,
         "person.html",
         status_of(problem) if problem else 200,
-        one=found,
-        me=found.id == here.who.id,
+        one=person,
+        me=person.id == visitor.who.id,
         organisations=organisations,
         all_roles=ROLES,
         problem=_words(problem),
@@ -186,7 +186,13 @@ def _one(
 
 def _organisations(session: Any) -> list[tuple[str, str]]:
     wanted = sa.select(Organisation).order_by(Organisation.name)
-    return [(str(one.id), f"{one.name}, {one.country}" if one.country else one.name) for one in session.scalars(wanted)]
+    return [
+        (
+            str(organisation.id),
+            f"{organisation.name}, {organisation.country}" if organisation.country else organisation.name,
+        )
+        for organisation in session.scalars(wanted)
+    ]
 
 
 def _organisation(sent: Form) -> int | None:
@@ -196,8 +202,8 @@ def _organisation(sent: Form) -> int | None:
     return int(text) if text else None
 
 
-def _address(here: Visitor, purpose: str, secret: str) -> str:
-    return f"{here.hub.settings.address.rstrip('/')}/{purpose}/{secret}"
+def _address(visitor: Visitor, purpose: str, secret: str) -> str:
+    return f"{visitor.hub.settings.address.rstrip('/')}/{purpose}/{secret}"
 
 
 def _words(problem: CloisterError | None) -> str:

@@ -102,36 +102,36 @@ def older(request: Request, name: str, number: int, here: Here) -> Response:
     """Show a version, and its changes."""
     with here.hub.database.reading() as session:
         dataset = owned(session, name, here.who)
-        found = _version(here, session, dataset, number)
+        version = _version(here, session, dataset, number)
         before = _version(here, session, dataset, number - 1).text if number > 1 else ""
-        maker = session.get(Person, found.made_by)
+        maker = session.get(Person, version.made_by)
         newest = published.newest(session, dataset)
     return page(
         request,
         "policy_version.html",
         dataset=dataset,
-        version=found,
+        version=version,
         maker=maker.name if maker else "",
         newest=newest is not None and newest.number == number,
-        lines=published.difference(before, found.text) if before else [],
+        lines=published.difference(before, version.text) if before else [],
     )
 
 
-def _publish(request: Request, here: Visitor, name: str, draft: Draft) -> Response:
+def _publish(request: Request, visitor: Visitor, name: str, draft: Draft) -> Response:
     try:
-        with here.hub.database.reading() as session:
-            schema = published.schema_of(session, owned(session, name, here.who))
+        with visitor.hub.database.reading() as session:
+            schema = published.schema_of(session, owned(session, name, visitor.who))
         read(draft.text, schema)  # before the transaction: there is one writer at a time
-        with here.hub.database.writing() as session:
-            dataset = owned(session, name, here.who)
-            number = published.publish(here.hub, session, here.who, dataset, draft.text, after=draft.after)
-            note = published.unverified_note(session, published.current(here.hub, session, dataset)[0])
+        with visitor.hub.database.writing() as session:
+            dataset = owned(session, name, visitor.who)
+            number = published.publish(visitor.hub, session, visitor.who, dataset, draft.text, after=draft.after)
+            note = published.unverified_note(session, published.current(visitor.hub, session, dataset)[0])
     except (BadPolicy, NotNow) as error:
         refused = Draft(draft.text, draft.after, _sentence(error), tests=draft.tests)
-        with here.hub.database.reading() as session:
-            return _draw(request, here, session, owned(session, name, here.who), refused)
-    said = f"Policy {number} is published and decides from now on."
-    return go(request, f"/datasets/{name}/policy", said=f"{said} {note}".strip())
+        with visitor.hub.database.reading() as session:
+            return _draw(request, visitor, session, owned(session, name, visitor.who), refused)
+    message = f"Policy {number} is published and decides from now on."
+    return go(request, f"/datasets/{name}/policy", said=f"{message} {note}".strip())
 
 
 def _checked(session: Session, dataset: Dataset, draft: Draft) -> Draft:
@@ -144,29 +144,29 @@ def _checked(session: Session, dataset: Dataset, draft: Draft) -> Draft:
     return Draft(draft.text, draft.after, "", notes, True, draft.tests)
 
 
-def _tested(here: Visitor, name: str, draft: Draft) -> Draft:
-    with here.hub.database.reading() as session:
-        schema = published.schema_text_of(session, owned(session, name, here.who))
+def _tested(visitor: Visitor, name: str, draft: Draft) -> Draft:
+    with visitor.hub.database.reading() as session:
+        schema = published.schema_text_of(session, owned(session, name, visitor.who))
     if not draft.tests:
         return Draft(draft.text, draft.after, "write some tests first, in the box below the policy.")
     try:
-        told = run_bounded(
-            here.hub.settings, check.told, draft.text, draft.tests, schema, seconds=_TEST_S, caller=here.who.id
+        outcome = run_bounded(
+            visitor.hub.settings, check.told, draft.text, draft.tests, schema, seconds=_TEST_S, caller=visitor.who.id
         )
     except BadPolicy as error:
         return Draft(draft.text, draft.after, _sentence(error), tests=draft.tests)
-    return Draft(draft.text, draft.after, tests=draft.tests, report=told["report"], passed=told["passed"])
+    return Draft(draft.text, draft.after, tests=draft.tests, report=outcome["report"], passed=outcome["passed"])
 
 
-def _draw(request: Request, here: Visitor, session: Session, dataset: Dataset, draft: Draft | None) -> Response:
-    kept = published.newest(session, dataset)
+def _draw(request: Request, visitor: Visitor, session: Session, dataset: Dataset, draft: Draft | None) -> Response:
+    newest = published.newest(session, dataset)
     policy, broken = None, ""
     try:
-        policy, _ = published.current(here.hub, session, dataset)
+        policy, _ = published.current(visitor.hub, session, dataset)
     except (BadPolicy, NotHere) as error:
         broken = _sentence(error)
-    number = kept.number if kept is not None else 0
-    versions = [(one, session.get(Person, one.made_by)) for one in published.history(session, dataset)]
+    number = newest.number if newest is not None else 0
+    versions = [(version, session.get(Person, version.made_by)) for version in published.history(session, dataset)]
     return page(
         request,
         "policy.html",
@@ -176,7 +176,7 @@ def _draw(request: Request, here: Visitor, session: Session, dataset: Dataset, d
         policy=policy,
         broken=broken,
         number=number,
-        draft=draft or Draft(kept.text if kept is not None else "", number),
+        draft=draft or Draft(newest.text if newest is not None else "", number),
         versions=versions,
         **_form_values(policy),
     )
@@ -198,7 +198,7 @@ def _form_values(policy: Policy | None) -> dict[str, Any]:
         "roles": _roles(policy, None),
         "purposes": _purposes(policy),
         "joins": policy.joins,
-        "vocabulary": [(one.name, one.name, one.title) for one in PURPOSES.values()],
+        "vocabulary": [(purpose.name, purpose.name, purpose.title) for purpose in PURPOSES.values()],
         "hub_roles": ROLES,
         "operations": _operations(),
     }
@@ -216,16 +216,16 @@ def _joins(policy: Policy, verdict: Verdict | None) -> tuple[tuple[str, ...], ..
     """Return the tables that may be used together, among those that the reader sees."""
     if policy.joins is None or verdict is None or verdict.view is None:
         return policy.joins
-    known = {name.lower() for name in verdict.view}
-    return tuple(line for line in policy.joins if {name.lower() for name in line} <= known)
+    visible = {name.lower() for name in verdict.view}
+    return tuple(line for line in policy.joins if {name.lower() for name in line} <= visible)
 
 
 def _operations() -> tuple[str, ...]:
     return tuple(kind.operation for kind in KINDS.values())
 
 
-def _version(here: Visitor, session: Session, dataset: Dataset, number: int) -> Kept:
-    return published.version(here.hub, session, dataset, number)[1]
+def _version(visitor: Visitor, session: Session, dataset: Dataset, number: int) -> Kept:
+    return published.version(visitor.hub, session, dataset, number)[1]
 
 
 def _sentence(error: HubRefused | BadInput) -> str:

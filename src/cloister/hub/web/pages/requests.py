@@ -31,7 +31,7 @@ _MOST = 200
 
 def to_decide(hub: Hub, session: Session, person: Person, state: str | None = "open") -> list[models.Request]:
     """Return the requests that this user may decide on, newest first."""
-    mine = [one.id for one in _reviewed(hub, session, person)]
+    mine = [dataset.id for dataset in _reviewed(hub, session, person)]
     wanted = sa.select(models.Request).where(models.Request.dataset_id.in_(mine), models.Request.person_id != person.id)
     if state is not None:
         wanted = wanted.where(models.Request.state == state)
@@ -40,28 +40,28 @@ def to_decide(hub: Hub, session: Session, person: Person, state: str | None = "o
 
 def _reviewed(hub: Hub, session: Session, person: Person) -> list[Dataset]:
     """Return the datasets whose requests this user decides on: their own, and those whose policy names them."""
-    found = []
+    datasets = []
     for dataset in session.scalars(sa.select(Dataset).where(Dataset.deleted.is_(None))):
         if dataset.owner_id == person.id:
-            found.append(dataset)
+            datasets.append(dataset)
             continue
         try:
             named = current_policy(hub, session, dataset).reviewers
         except CloisterError:
             continue  # no valid policy: nothing can be decided there
         if person.verified_email and person.verified_email in {address.lower() for address in named}:
-            found.append(dataset)
-    return found
+            datasets.append(dataset)
+    return datasets
 
 
 @router.get("/requests")
 def listed(request: Request, here: SignedIn) -> Response:
     """List the requests that wait for the visitor, and their own."""
-    own = sa.select(models.Request).where(models.Request.person_id == here.who.id)
+    query = sa.select(models.Request).where(models.Request.person_id == here.who.id)
     with here.hub.database.reading() as session:
-        mine = list(session.scalars(own.order_by(models.Request.id.desc()).limit(_MOST)))
+        mine = list(session.scalars(query.order_by(models.Request.id.desc()).limit(_MOST)))
         waiting = to_decide(here.hub, session, here.who)
-        over = [one for one in to_decide(here.hub, session, here.who, None) if one.state != "open"]
+        over = [entry for entry in to_decide(here.hub, session, here.who, None) if entry.state != "open"]
     return page(request, "requests.html", dataset=None, mine=mine, waiting=waiting, over=over[:50], roles=[])
 
 
@@ -72,19 +72,19 @@ def of_dataset(request: Request, name: str, here: SignedIn) -> Response:
         dataset = find_dataset(here.hub, session, here.who, name, here.environment)
         policy = current_policy(here.hub, session, dataset)
         wanted = sa.select(models.Request).where(models.Request.dataset_id == dataset.id)
-        own = wanted.where(models.Request.person_id == here.who.id)
-        mine = list(session.scalars(own.order_by(models.Request.id.desc()).limit(_MOST)))
+        query = wanted.where(models.Request.person_id == here.who.id)
+        mine = list(session.scalars(query.order_by(models.Request.id.desc()).limit(_MOST)))
         every = to_decide(here.hub, session, here.who, None)
-    every = [one for one in every if one.dataset_id == dataset.id]
+    every = [entry for entry in every if entry.dataset_id == dataset.id]
     return page(
         request,
         "requests.html",
         dataset=dataset,
         mine=mine,
-        waiting=[one for one in every if one.state == "open"],
-        over=[one for one in every if one.state != "open"],
+        waiting=[entry for entry in every if entry.state == "open"],
+        over=[entry for entry in every if entry.state != "open"],
         roles=[
-            (role, [(one, PURPOSES[one].title) for one in askable_purposes(policy, role)])
+            (role, [(purpose, PURPOSES[purpose].title) for purpose in askable_purposes(policy, role)])
             for role in policy.roles
             if role.by_request
         ],
@@ -98,33 +98,33 @@ def ask(request: Request, name: str, here: SignedIn, sent: Sent) -> Response:
     with here.hub.database.writing() as session:
         dataset = find_dataset(here.hub, session, here.who, name, here.environment)
         text = sent.text("text", "What you need the data for", 4000)
-        made = approvals.ask_access(here.hub, session, here.who, dataset, role, purpose, text)
-    return go(request, f"/requests/{made.id}", said="Sent. You will be told when somebody decides.")
+        entry = approvals.ask_access(here.hub, session, here.who, dataset, role, purpose, text)
+    return go(request, f"/requests/{entry.id}", said="Sent. You will be told when somebody decides.")
 
 
 @router.get("/requests/{number}")
 def shown(request: Request, number: int, here: SignedIn) -> Response:
     """Show one request, with everything needed to decide on it."""
     with here.hub.database.reading() as session:
-        found = _find(here, session, number)
-        said, below = decisions(session, found), comments(session, found)
-        deciding = approvals.may_decide(here.hub, session, here.who, found)
-        job = found.job
+        entry = _find(here, session, number)
+        decision_rows, below = decisions(session, entry), comments(session, entry)
+        deciding = approvals.may_decide(here.hub, session, here.who, entry)
+        job = entry.job
         plan = plan_for(here.hub, session, here.who, job, here.environment) if job is not None else None
     kind = KINDS.get(job.kind) if job is not None else None
     return page(
         request,
         "request.html",
-        one=found,
+        one=entry,
         job=job,
         kind=kind,
         planned=Planned.from_json(plan) if plan else None,
-        purpose=PURPOSES[found.purpose].title if found.purpose in PURPOSES else "",
-        decisions=said,
+        purpose=PURPOSES[entry.purpose].title if entry.purpose in PURPOSES else "",
+        decisions=decision_rows,
         comments=below,
         deciding=deciding,
-        decided=any(one.person_id == here.who.id for one in said),
-        mine=found.person_id == here.who.id,
+        decided=any(decision.person_id == here.who.id for decision in decision_rows),
+        mine=entry.person_id == here.who.id,
         days=ACCESS_DAYS,
     )
 
@@ -135,10 +135,12 @@ def decide(request: Request, number: int, here: SignedIn, sent: Sent) -> Respons
     agreed = sent.text("word", "Your decision") == "agree"
     days = sent.number("days", "Days", 1, 3650) if sent.maybe("days") else ACCESS_DAYS
     with here.hub.database.writing() as session:
-        found = _find(here, session, number)
-        made = approvals.decide(here.hub, session, here.who, found, agreed, sent.maybe("reason", 4000), days)
-    said = {"granted": "Granted.", "denied": "Denied."}.get(made.state, "Your agreement counts. It needs another one.")
-    return go(request, f"/requests/{number}", said=said)
+        entry = _find(here, session, number)
+        updated = approvals.decide(here.hub, session, here.who, entry, agreed, sent.maybe("reason", 4000), days)
+    message = {"granted": "Granted.", "denied": "Denied."}.get(
+        updated.state, "Your agreement counts. It needs another one."
+    )
+    return go(request, f"/requests/{number}", said=message)
 
 
 @router.post("/requests/{number}/comment")
@@ -161,12 +163,12 @@ def withdraw(request: Request, number: int, here: SignedIn) -> Response:
 def revoke(request: Request, number: int, here: SignedIn, sent: Sent) -> Response:
     """Revoke a grant."""
     with here.hub.database.writing() as session:
-        found = _find(here, session, number)
-        approvals.revoke(here.hub, session, here.who, found, sent.text("reason", "Reason", 4000))
+        entry = _find(here, session, number)
+        approvals.revoke(here.hub, session, here.who, entry, sent.text("reason", "Reason", 4000))
     return go(request, f"/requests/{number}", said="Revoked.")
 
 
-def _find(here: Visitor, session: Session, number: int) -> models.Request:
+def _find(visitor: Visitor, session: Session, number: int) -> models.Request:
     if not 0 < number < 2**31:
         raise NotHere("there is no such request.")
-    return approvals.find(here.hub, session, here.who, number)
+    return approvals.find(visitor.hub, session, visitor.who, number)

@@ -35,9 +35,9 @@ def show(request: Request, name: str, here: Here) -> Response:
     here.hub.audit.record(here.who.id, "schema.seen", f"dataset/{name}")
     if sight.mine:
         return _edit(request, here, name, text)
-    shown = "" if sight.schema is None else sight.schema.dump()
+    public_text = "" if sight.schema is None else sight.schema.dump()
     return page(
-        request, "schema.html", dataset=sight.dataset, owns=False, schema=sight.schema, text=shown, editor=None,
+        request, "schema.html", dataset=sight.dataset, owns=False, schema=sight.schema, text=public_text, editor=None,
         problem=None, drafted=False, types=TYPES,
     )  # fmt: skip
 
@@ -68,10 +68,15 @@ def change(request: Request, name: str, here: Here, sent: Sent) -> Response:
 
 
 def _edit(
-    request: Request, here: Visitor, name: str, text: str, problem: CloisterError | None = None, drafted: bool = False
+    request: Request,
+    visitor: Visitor,
+    name: str,
+    text: str,
+    problem: CloisterError | None = None,
+    drafted: bool = False,
 ) -> Response:
-    with here.hub.database.reading() as session:
-        dataset = datasets.owned(session, name, here.who)
+    with visitor.hub.database.reading() as session:
+        dataset = datasets.owned(session, name, visitor.who)
     try:
         editor = SchemaForm.of_text(text) if text.strip() else None
     except BadSchema:  # not valid YAML: only the text can be corrected

@@ -169,7 +169,12 @@ def set_password(request: Request, secret: str, here: Anybody, sent: Sent) -> Re
 
 
 def _password_page(
-    request: Request, here: Visitor, wanted: str, problem: CloisterError | None = None, email: str = "", told: str = ""
+    request: Request,
+    visitor: Visitor,
+    wanted: str,
+    problem: CloisterError | None = None,
+    email: str = "",
+    told: str = "",
 ) -> Response:
     return page(
         request,
@@ -179,15 +184,15 @@ def _password_page(
         next=inside(wanted),
         email=email,
         told=told,
-        open_sign_up=here.hub.settings.open_sign_up,
+        open_sign_up=visitor.hub.settings.open_sign_up,
     )
 
 
-def _code_page(request: Request, here: Visitor, wanted: str, problem: CloisterError | None = None) -> Response:
-    assert here.pending is not None
-    new = here.pending.totp_secret is None
-    shown = totp.pending(here.hub.keys, here.pending, here.hub.settings.name) if new else None
-    if new and shown is None:
+def _code_page(request: Request, visitor: Visitor, wanted: str, problem: CloisterError | None = None) -> Response:
+    assert visitor.pending is not None
+    new = visitor.pending.totp_secret is None
+    setup = totp.pending(visitor.hub.keys, visitor.pending, visitor.hub.settings.name) if new else None
+    if new and setup is None:
         return go(request, "/sign-in")  # set up meanwhile in another window
     return page(
         request,
@@ -195,14 +200,14 @@ def _code_page(request: Request, here: Visitor, wanted: str, problem: CloisterEr
         status_of(problem) if problem else 200,
         problem=_words(problem),
         next=inside(wanted),
-        shown=shown,
+        shown=setup,
     )
 
 
 def _invitation_page(
-    request: Request, here: Visitor, secret: str, problem: CloisterError | None = None, name: str = ""
+    request: Request, visitor: Visitor, secret: str, problem: CloisterError | None = None, name: str = ""
 ) -> Response:
-    with here.hub.database.reading() as session:
+    with visitor.hub.database.reading() as session:
         link, organisation = accounts.invitation(session, secret)
     return page(
         request,
@@ -218,8 +223,8 @@ def _invitation_page(
     )
 
 
-def _reset_page(request: Request, here: Visitor, secret: str, problem: CloisterError | None = None) -> Response:
-    with here.hub.database.reading() as session:
+def _reset_page(request: Request, visitor: Visitor, secret: str, problem: CloisterError | None = None) -> Response:
+    with visitor.hub.database.reading() as session:
         link = one_time_links.look(session, one_time_links.RESET, secret)
     status = status_of(problem) if problem else 200
     factor = bool(link.detail["second_factor"])
@@ -237,10 +242,10 @@ def _words(problem: CloisterError | None) -> str:
     return str(problem).removeprefix(f"{problem.code}: ") if problem else ""
 
 
-def _cookie(request: Request, here: Visitor) -> str:
-    return request.cookies.get(cookie_name(here.hub.settings), "")
+def _cookie(request: Request, visitor: Visitor) -> str:
+    return request.cookies.get(cookie_name(visitor.hub.settings), "")
 
 
-def _with_cookie(response: Response, here: Visitor, entered: Entered) -> Response:
-    set_cookie(response, here.hub.settings, entered.secret, hours=here.hub.settings.session_hours)
+def _with_cookie(response: Response, visitor: Visitor, entered: Entered) -> Response:
+    set_cookie(response, visitor.hub.settings, entered.secret, hours=visitor.hub.settings.session_hours)
     return response

@@ -39,32 +39,32 @@ def _key(hub: Hub, name: str) -> str:
 @router.get("/datasets/{name}/subject")
 def card(request: Request, name: str, here: Annotated[Visitor, Depends(visitor)], key: str = "") -> Response:
     """Show limits on what can be learned about one person in this data."""
-    shown = hmac.compare_digest(key.encode(), _key(here.hub, name).encode())
-    if here.person is None and not shown:
+    has_key = hmac.compare_digest(key.encode(), _key(here.hub, name).encode())
+    if here.person is None and not has_key:
         raise SignInFailed("this page is for people who are signed in, or who have its whole link.")
     with here.hub.database.reading() as session:
         wanted = sa.select(Dataset).where(Dataset.name == name)
-        found = session.scalar(wanted if shown else wanted.where(Dataset.deleted.is_(None)))
-        known = found is not None and (
-            shown or here.has("auditor") or may_know(here.hub, session, here.who, found, here.environment)
+        dataset = session.scalar(wanted if has_key else wanted.where(Dataset.deleted.is_(None)))
+        visible = dataset is not None and (
+            has_key or here.has("auditor") or may_know(here.hub, session, here.who, dataset, here.environment)
         )
-        if found is None or not known:
+        if dataset is None or not visible:
             raise NotHere("there is no such dataset.")
-        schema = schema_of(session, found)
+        schema = schema_of(session, dataset)
     try:
-        balance = here.hub.ledger.balance(found.name)
+        balance = here.hub.ledger.balance(dataset.name)
     except AccountMismatch:
         raise NotHere("this dataset has no account yet, so nothing was released from it.") from None
     now, ever = cards(balance)
     return page(
         request,
         "subject.html",
-        dataset=found,
+        dataset=dataset,
         unit=schema.unit if schema else None,
         now=now,
         ever=ever,
         budget=balance.rules.budget,
         not_promised=NOT_PROMISED,
-        link=card_link(here.hub, found.name) if here.person is not None and here.who.id == found.owner_id else "",
+        link=card_link(here.hub, dataset.name) if here.person is not None and here.who.id == dataset.owner_id else "",
         stranger=here.person is None,
     )

@@ -31,24 +31,24 @@ def model(
 ) -> Response:
     """Show naive Bayes from matched reports: its card, and its prediction."""
     with here.hub.database.reading() as session:
-        found, read = found_for(here, session, name, wave)
-    made, problem, likely = None, None, None
+        survey, read = found_for(here, session, name, wave)
+    fitted, problem, likely = None, None, None
     if label:
         try:
-            made = read.model(label, list(feature))
-            likely = _likely(request, read, made, list(made.feature_prob_))
+            fitted = read.model(label, list(feature))
+            likely = _likely(request, read, fitted, list(fitted.feature_prob_))
         except (BadForm, NotHere, NotNow) as error:
-            made, problem = None, error
+            fitted, problem = None, error
     return page(
         request,
         "survey_model.html",
-        survey=found,
+        survey=survey,
         results=read,
-        choosable=[(key, one.asked.text) for key, one in read.found.items() if one.question.kind == "choice"],
+        choosable=[(key, result.asked.text) for key, result in read.found.items() if result.question.kind == "choice"],
         label=label,
         chosen=list(feature),
-        model=made,
-        features=list(made.feature_prob_) if made is not None else [],
+        model=fitted,
+        features=list(fitted.feature_prob_) if fitted is not None else [],
         likely=likely,
         answers={key: value for key, value in request.query_params.items() if key.startswith("a-")},
         problem=problem,
@@ -56,7 +56,7 @@ def model(
     )
 
 
-def _likely(request: Request, read: Results, made: Any, features: Sequence[str]) -> list[tuple[str, float]] | None:
+def _likely(request: Request, read: Results, fitted: Any, features: Sequence[str]) -> list[tuple[str, float]] | None:
     """Return the probability of each class for the answers in the address, if all are there."""
     answers = [request.query_params.get(f"a-{name}", "") for name in features]
     if not all(answers):
@@ -64,8 +64,8 @@ def _likely(request: Request, read: Results, made: Any, features: Sequence[str])
     for name, answer in zip(features, answers, strict=True):
         if answer not in read.about(name).asked.choices:
             raise BadForm(f"{name} has no such choice.")
-    found = made.predict_proba([answers])[0]
-    return sorted(zip(map(str, made.classes_), map(float, found), strict=True), key=lambda pair: -pair[1])
+    probabilities = fitted.predict_proba([answers])[0]
+    return sorted(zip(map(str, fitted.classes_), map(float, probabilities), strict=True), key=lambda pair: -pair[1])
 
 
 @router.get("/surveys/{name}/beside")
@@ -73,11 +73,11 @@ def side_by_side(request: Request, name: str, here: Here, wave: int = 0, questio
     """Show a question beside a finished query of the same user."""
     sides, problem, chosen = None, None, None
     with here.hub.database.reading() as session:
-        found, read = found_for(here, session, name, wave)
+        survey, read = found_for(here, session, name, wave)
         fits = [
-            (key, one.asked.text, comparison.fitting(session, here.who, one))
-            for key, one in read.found.items()
-            if one.finding is not None
+            (key, result.asked.text, comparison.fitting(session, here.who, result))
+            for key, result in read.found.items()
+            if result.finding is not None
         ]
         if question and job:
             try:
@@ -87,9 +87,9 @@ def side_by_side(request: Request, name: str, here: Here, wave: int = 0, questio
     return page(
         request,
         "survey_beside.html",
-        survey=found,
+        survey=survey,
         results=read,
-        fits=[one for one in fits if one[2]],
+        fits=[fit for fit in fits if fit[2]],
         question=question,
         asked=read.about(question) if sides else None,
         job=chosen,

@@ -65,10 +65,10 @@ def add(request: Request, name: str, here: Here, sent: Sent) -> Response:
 def edit(request: Request, name: str, question: str, here: Here) -> Response:
     """Show the form for an existing question."""
     with here.hub.database.reading() as session:
-        asked = {one.id: one for one in asked_of(survey.find_own(session, name, here.who))}
-    if question not in asked:
+        questions = {entry.id: entry for entry in asked_of(survey.find_own(session, name, here.who))}
+    if question not in questions:
         raise NotHere("the survey has no such question.")
-    return _draw(request, here, name, _values(asked[question]), question)
+    return _draw(request, here, name, _values(questions[question]), question)
 
 
 @router.post("/surveys/{name}/questions/{question}")
@@ -99,83 +99,85 @@ def delete(request: Request, name: str, question: str, here: Here) -> Response:
 def preview(request: Request, name: str, here: Here) -> Response:
     """Show the survey as a respondent will see it; nothing can be sent from here."""
     with here.hub.database.reading() as session:
-        found = survey.find_own(session, name, here.who)
-    return page(request, "survey_preview.html", survey=found, asked=asked_of(found))
+        survey_row = survey.find_own(session, name, here.who)
+    return page(request, "survey_preview.html", survey=survey_row, asked=asked_of(survey_row))
 
 
-def _put(request: Request, here: Visitor, name: str, sent: Form, instead_of: str = "") -> Response:
-    told = _told(sent)
+def _put(request: Request, visitor: Visitor, name: str, sent: Form, instead_of: str = "") -> Response:
+    fields = _told(sent)
     try:
-        SurveyQuestion.read({**told, "id": told.get("id") or "q"})
+        SurveyQuestion.read({**fields, "id": fields.get("id") or "q"})
         if sent.get("action") == "look":
-            return _draw(request, here, name, {**dict(sent), **_shown(told)}, instead_of)
-        _read_before(here, name)
-        with here.hub.database.writing() as session:
-            found = survey.find_own(session, name, here.who)
-            read = draft.put(here.hub, session, found, told, instead_of)
+            return _draw(request, visitor, name, {**dict(sent), **_shown(fields)}, instead_of)
+        _read_before(visitor, name)
+        with visitor.hub.database.writing() as session:
+            survey_row = survey.find_own(session, name, visitor.who)
+            read = draft.put(visitor.hub, session, survey_row, fields, instead_of)
     except BadForm as error:
-        return _draw(request, here, name, {**dict(sent), **_shown(told)}, instead_of, problem=error)
+        return _draw(request, visitor, name, {**dict(sent), **_shown(fields)}, instead_of, problem=error)
     return go(request, f"/surveys/{name}#q-{read.id}", said="The question is saved.")
 
 
-def _read_before(here: Visitor, name: str) -> None:
+def _read_before(visitor: Visitor, name: str) -> None:
     """Read the existing questions before a transaction begins: the first time takes up to seconds."""
-    with here.hub.database.reading() as session:
-        found = survey.find_own(session, name, here.who)
-    asked_of(found)
+    with visitor.hub.database.reading() as session:
+        survey_row = survey.find_own(session, name, visitor.who)
+    asked_of(survey_row)
 
 
 def _told(sent: Form) -> dict[str, Any]:
     """Return the input of `Asked.read`: the fields of this type, and no others."""
     kind = sent.get("type", "")
     wanted = ("id", "text", "help", "levels", "mechanism", *_FIELDS.get(kind, ()))
-    told: dict[str, Any] = {"type": kind}
-    told |= {one: sent.get(one, "").strip() for one in wanted if one != "ends" and sent.get(one, "").strip()}
+    fields: dict[str, Any] = {"type": kind}
+    fields |= {
+        field: sent.get(field, "").strip() for field in wanted if field != "ends" and sent.get(field, "").strip()
+    }
     if "ends" in wanted and (sent.maybe("first") or sent.maybe("last")):
-        told["options"] = [sent.maybe("first", most=120), sent.maybe("last", most=120)]
-    return told
+        fields["options"] = [sent.maybe("first", most=120), sent.maybe("last", most=120)]
+    return fields
 
 
-def _shown(told: Mapping[str, Any]) -> dict[str, str]:
-    return {key: value for key, value in told.items() if isinstance(value, str)}
+def _shown(fields: Mapping[str, Any]) -> dict[str, str]:
+    return {key: value for key, value in fields.items() if isinstance(value, str)}
 
 
-def _values(asked: SurveyQuestion) -> dict[str, str]:
+def _values(question: SurveyQuestion) -> dict[str, str]:
     """Return a question as its form shows it."""
-    told = {name: str(value) for name, value in asked.to_json().items() if isinstance(value, str | int)}
-    if asked.type == "scale" and asked.options:
-        told |= {"first": asked.options[0], "last": asked.options[1]}
+    fields = {name: str(value) for name, value in question.to_json().items() if isinstance(value, str | int)}
+    if question.type == "scale" and question.options:
+        fields |= {"first": question.options[0], "last": question.options[1]}
     else:
-        told["options"] = "\n".join(asked.options)
-    return told | {"levels": _lines(asked.levels)}
+        fields["options"] = "\n".join(question.options)
+    return fields | {"levels": _lines(question.levels)}
 
 
 def _lines(levels: Sequence[PrivacyLevel]) -> str:
     """Return levels as people write them: 0.5 for 1/2, if it is exact."""
-    shown = [(one, show(Fraction(one.epsilon))) for one in levels]
-    exact = [text if text.replace(".", "", 1).isdigit() and Fraction(text) == Fraction(one.epsilon) else one.epsilon
-             for one, text in shown]  # fmt: skip
-    return "\n".join(f"{one.name} {text}" for one, text in zip(levels, exact, strict=True))
+    pairs = [(level, show(Fraction(level.epsilon))) for level in levels]
+    exact = [text if text.replace(".", "", 1).isdigit() and Fraction(text) == Fraction(level.epsilon) else level.epsilon
+             for level, text in pairs]  # fmt: skip
+    return "\n".join(f"{level.name} {text}" for level, text in zip(levels, exact, strict=True))
 
 
 def _draw(
     request: Request,
-    here: Visitor,
+    visitor: Visitor,
     name: str,
     values: Mapping[str, str],
     question: str = "",
     problem: CloisterError | None = None,
 ) -> Response:
-    with here.hub.database.reading() as session:
-        found = survey.find_own(session, name, here.who)
-    if found.state != "draft":
+    with visitor.hub.database.reading() as session:
+        survey_row = survey.find_own(session, name, visitor.who)
+    if survey_row.state != "draft":
         raise NotNow("a survey that was published cannot be changed: people have answered exactly this.")
     kind = values.get("type", "")
     return page(
         request,
         "survey_question.html",
         200 if problem is None else status_of(problem),
-        survey=found,
+        survey=survey_row,
         question=question,
         kind=kind,
         kind_title=TITLES.get(kind, "Question"),
@@ -184,21 +186,23 @@ def _draw(
         periods=PERIODS,
         mechanisms=[
             ("", "The best at every level"),
-            *((one, one.replace("-", " ")) for one in _SERVES.get(kind, _CHOICES)),
+            *((mechanism, mechanism.replace("-", " ")) for mechanism in _SERVES.get(kind, _CHOICES)),
         ],
-        expected=_expected(values, found.target, found.lasting) if problem is None else [],
+        expected=_expected(values, survey_row.target, survey_row.lasting) if problem is None else [],
         problem=problem,
     )
 
 
 def _expected(values: Mapping[str, str], people: int, lasting: bool) -> list[dict[str, Any]]:
     """Return the expected errors for the first rendering; while the user types, the page calls the API."""
-    kept = {key: value for key, value in values.items() if key in SurveyQuestion.__dataclass_fields__ and value}
-    if kept.get("type") == "scale":
-        kept.pop("options", None)
+    fields = {key: value for key, value in values.items() if key in SurveyQuestion.__dataclass_fields__ and value}
+    if fields.get("type") == "scale":
+        fields.pop("options", None)
     try:
         return draft.expected(
-            SurveyQuestion.read({**kept, "id": kept.get("id", "q"), "text": kept.get("text", "?")}), people, lasting
+            SurveyQuestion.read({**fields, "id": fields.get("id", "q"), "text": fields.get("text", "?")}),
+            people,
+            lasting,
         )
     except BadForm:  # not complete yet
         return []

@@ -29,15 +29,15 @@ _PATIENCE_S = 1.0  # for the guarantee of the shuffler; then the page is shown w
 
 def found_for(here: Visitor, session: Session, name: str, wave: int) -> tuple[Survey, Results]:
     """Return a user's own survey with the results of a wave; 0 is the newest."""
-    found = survey.find_own(session, name, here.who)
-    return found, results.read(here.hub, session, found, wave or None)
+    own_survey = survey.find_own(session, name, here.who)
+    return own_survey, results.read(here.hub, session, own_survey, wave or None)
 
 
 @router.get("/surveys/{name}/results")
 def shown(request: Request, name: str, here: Here, wave: int = 0, first: str = "", second: str = "") -> Response:
     """Show all results; with two questions named, their cross-table too."""
     with here.hub.database.reading() as session:
-        found, read = found_for(here, session, name, wave)
+        own_survey, read = found_for(here, session, name, wave)
     table, problem = None, None
     if first and second:
         try:
@@ -48,18 +48,20 @@ def shown(request: Request, name: str, here: Here, wave: int = 0, first: str = "
     return page(
         request,
         "survey_results.html",
-        survey=found,
+        survey=own_survey,
         results=read,
-        open=survey.is_open(found) and read.wave == found.wave,
-        said_of={one: sentences.headline(about) for one, about in read.found.items()},
-        cautions={one: sentences.cautions(about) for one, about in read.found.items()},
-        alt={one: alt_text(about) for one, about in read.found.items()},
+        open=survey.is_open(own_survey) and read.wave == own_survey.wave,
+        said_of={key: sentences.headline(about) for key, about in read.found.items()},
+        cautions={key: sentences.cautions(about) for key, about in read.found.items()},
+        alt={key: alt_text(about) for key, about in read.found.items()},
         taking_part=sentences.participation(read, here.hub.settings.survey_batch),
         suspicions=read.suspicions(),
         published=published,
-        pending=published is None and any(one.finding for one in read.found.values()),
+        pending=published is None and any(result.finding for result in read.found.values()),
         delta=DELTA,
-        lightest=show(sum((Fraction(one.asked.levels[-1].epsilon) for one in read.found.values()), start=Fraction(0))),
+        lightest=show(
+            sum((Fraction(result.asked.levels[-1].epsilon) for result in read.found.values()), start=Fraction(0))
+        ),
         confidence=f"{100 * float(CONFIDENCE):g}",
         share=sentences.share,
         number=sentences.number,
@@ -102,34 +104,36 @@ def cross_chart(
 def reports(name: str, here: Here, wave: int = 0, kind: Kind = "csv") -> Response:
     """Return every report, without names."""
     with here.hub.database.reading() as session:
-        found, read = found_for(here, session, name, wave)
-    return _file(here, found, read, "reports", kind, lambda: export.reports_json(found, read),
-                 lambda: export.reports_table(found, read))  # fmt: skip
+        own_survey, read = found_for(here, session, name, wave)
+    return _file(here, own_survey, read, "reports", kind, lambda: export.reports_json(own_survey, read),
+                 lambda: export.reports_table(own_survey, read))  # fmt: skip
 
 
 @router.get("/surveys/{name}/estimates")
 def estimates(name: str, here: Here, wave: int = 0, kind: Kind = "csv") -> Response:
     """Return every estimate, with its error."""
     with here.hub.database.reading() as session:
-        found, read = found_for(here, session, name, wave)
-    return _file(here, found, read, "estimates", kind, read.to_json, lambda: export.estimates_table(read))
+        own_survey, read = found_for(here, session, name, wave)
+    return _file(here, own_survey, read, "estimates", kind, read.to_json, lambda: export.estimates_table(read))
 
 
 @router.get("/surveys/{name}/receipt")
 def receipt(name: str, here: Here, wave: int = 0) -> Response:
     """Return the analysis, signed."""
     with here.hub.database.reading() as session:
-        found, read = found_for(here, session, name, wave)
-    signed = export.analysis(here.hub, found, read)
+        own_survey, read = found_for(here, session, name, wave)
+    signed = export.analysis(here.hub, own_survey, read)
     here.hub.audit.record(here.who.id, "survey.receipt", f"survey/{name}", wave=read.wave, people=read.n)
     return _download(export.text_of(signed), f"{name}-wave-{read.wave}.receipt.json", "application/json")
 
 
-def _file(here: Visitor, found: Survey, read: Results, what: str, kind: str, as_json: Any, as_table: Any) -> Response:
-    here.hub.audit.record(
-        here.who.id, f"survey.{what}.exported", f"survey/{found.name}", wave=read.wave, people=read.n, kind=kind
+def _file(
+    visitor: Visitor, own_survey: Survey, read: Results, part: str, kind: str, as_json: Any, as_table: Any
+) -> Response:
+    visitor.hub.audit.record(
+        visitor.who.id, f"survey.{part}.exported", f"survey/{own_survey.name}", wave=read.wave, people=read.n, kind=kind
     )
-    name = f"{found.name}-wave-{read.wave}-{what}.{kind}"
+    name = f"{own_survey.name}-wave-{read.wave}-{part}.{kind}"
     if kind == "json":
         return _download(export.text_of(as_json()), name, "application/json")
     return _download(csv_of(*as_table()), name, "text/csv; charset=utf-8")

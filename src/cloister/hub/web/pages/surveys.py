@@ -41,8 +41,11 @@ _TEXTS = ("title", "about", "purpose", "consent", "language")
 def listed(request: Request, here: Here) -> Response:
     """List one's own surveys."""
     with here.hub.database.reading() as session:
-        found = [(one, survey.shown_sizes(here.hub, session, one)[0]) for one in survey.mine(session, here.who)]
-    return page(request, "surveys.html", surveys=found)
+        rows = [
+            (survey_row, survey.shown_sizes(here.hub, session, survey_row)[0])
+            for survey_row in survey.mine(session, here.who)
+        ]
+    return page(request, "surveys.html", surveys=rows)
 
 
 @router.get("/surveys/new")
@@ -58,12 +61,12 @@ def create(request: Request, here: Composer, sent: Sent) -> Response:
     try:
         with here.hub.database.writing() as session:
             name = sent.get("name", "").strip() or composing.address_of(sent.get("title", ""))
-            made = composing.begin(here.hub, session, here.who, name, facts_of(sent))
+            draft = composing.begin(here.hub, session, here.who, name, facts_of(sent))
     except CloisterError as error:
         if status_of(error) >= 500:
             raise
         return page(request, "survey_new.html", status_of(error), values=dict(sent), languages=LANGUAGES, problem=error)
-    return go(request, f"/surveys/{made.name}", said="The draft is made. Now add its questions.")
+    return go(request, f"/surveys/{draft.name}", said="The draft is made. Now add its questions.")
 
 
 @router.get("/surveys/{name}")
@@ -87,13 +90,13 @@ def change(request: Request, name: str, here: Here, sent: Sent) -> Response:
 def confirm(request: Request, name: str, here: Here) -> Response:
     """Show what becomes fixed, before it does."""
     with here.hub.database.reading() as session:
-        found = survey.find_own(session, name, here.who)
-    if found.state != "draft":
-        raise NotNow(f"the survey is {found.state} already.")
-    asked = asked_of(found)
-    expected = list(zip(asked, composing.expected_all(here.hub, found, asked), strict=True))
-    most = show_number(sum((Fraction(one.levels[-1].epsilon) for one in asked), start=Fraction(0)))
-    return page(request, "survey_publish.html", survey=found, asked=expected, most=most)
+        survey_row = survey.find_own(session, name, here.who)
+    if survey_row.state != "draft":
+        raise NotNow(f"the survey is {survey_row.state} already.")
+    questions = asked_of(survey_row)
+    expected = list(zip(questions, composing.expected_all(here.hub, survey_row, questions), strict=True))
+    most = show_number(sum((Fraction(question.levels[-1].epsilon) for question in questions), start=Fraction(0)))
+    return page(request, "survey_publish.html", survey=survey_row, asked=expected, most=most)
 
 
 @router.post("/surveys/{name}/publish")
@@ -105,8 +108,8 @@ def publish(request: Request, name: str, here: Here, sent: Sent) -> Response:
         draft = survey.find_own(session, name, here.who)
     survey.prepare(here.hub, draft)
     with here.hub.database.writing() as session:
-        found = survey.find_own(session, name, here.who)
-        survey.publish(here.hub, session, found)
+        survey_row = survey.find_own(session, name, here.who)
+        survey.publish(here.hub, session, survey_row)
     return go(request, f"/surveys/{name}", said="The survey is open. Share its link.")
 
 
@@ -122,9 +125,9 @@ def close(request: Request, name: str, here: Here) -> Response:
 def wave(request: Request, name: str, here: Here) -> Response:
     """Begin the next wave with the same respondents."""
     with here.hub.database.writing() as session:
-        found = survey.find_own(session, name, here.who)
-        survey.next_wave(here.hub, session, found)
-        number = found.wave
+        survey_row = survey.find_own(session, name, here.who)
+        survey.next_wave(here.hub, session, survey_row)
+        number = survey_row.wave
     return go(request, f"/surveys/{name}", said=f"Wave {number} is open: the same people can answer again.")
 
 
@@ -135,7 +138,7 @@ def invite(name: str, here: Here, sent: Sent) -> Response:
     with here.hub.database.writing() as session:
         links = ballots.invite(here.hub, session, survey.find_own(session, name, here.who), count)
     file = {"Content-Disposition": f'attachment; filename="{name}-links.csv"', "Cache-Control": "no-store"}
-    return Response(csv_of(["link"], [[one] for one in links]), media_type="text/csv; charset=utf-8", headers=file)
+    return Response(csv_of(["link"], [[link] for link in links]), media_type="text/csv; charset=utf-8", headers=file)
 
 
 # The page
@@ -165,39 +168,45 @@ def _end(text: str) -> float | None:
 def values_of(found: Survey) -> dict[str, str]:
     """Return the facts as the form shows them."""
     last = datetime.fromtimestamp(found.ends, UTC) - timedelta(days=1) if found.ends is not None else None
-    told = {name: str(getattr(found, name)) for name in _TEXTS}
-    told |= {"target": str(found.target), "ends": last.strftime("%Y-%m-%d") if last else ""}
-    return told | {name: "yes" if getattr(found, name) else "" for name in ("invited", "lasting")}
+    values = {name: str(getattr(found, name)) for name in _TEXTS}
+    values |= {"target": str(found.target), "ends": last.strftime("%Y-%m-%d") if last else ""}
+    return values | {name: "yes" if getattr(found, name) else "" for name in ("invited", "lasting")}
 
 
 def _draw(
     request: Request,
-    here: Visitor,
+    visitor: Visitor,
     name: str,
     problem: CloisterError | None = None,
     values: Mapping[str, str] | None = None,
 ) -> Response:
-    with here.hub.database.reading() as session:
-        found = survey.find_own(session, name, here.who)
-        people, refused = survey.shown_sizes(here.hub, session, found)
-        step = max(1, here.hub.settings.survey_batch)
-        invited = ballots.invitations(session, found, step) if found.invited and found.state != "draft" else (0, 0)
-    asked = asked_of(found)
+    with visitor.hub.database.reading() as session:
+        survey_row = survey.find_own(session, name, visitor.who)
+        people, refused = survey.shown_sizes(visitor.hub, session, survey_row)
+        step = max(1, visitor.hub.settings.survey_batch)
+        invited = (
+            ballots.invitations(session, survey_row, step)
+            if survey_row.invited and survey_row.state != "draft"
+            else (0, 0)
+        )
+    questions = asked_of(survey_row)
     return page(
         request,
         "survey.html",
         200 if problem is None else status_of(problem),
-        survey=found,
-        values=values if values is not None else values_of(found),
+        survey=survey_row,
+        values=values if values is not None else values_of(survey_row),
         languages=LANGUAGES,
-        language=dict(LANGUAGES)[found.language],
+        language=dict(LANGUAGES)[survey_row.language],
         types=TYPES,
-        asked=[(one, composing.expected(one, found.target, found.lasting)) for one in asked],
+        asked=[
+            (question, composing.expected(question, survey_row.target, survey_row.lasting)) for question in questions
+        ],
         problem=problem,
         people=people,
         refused=sum(refused.values()),
         invited=invited,
-        open=survey.is_open(found),
-        over=found.state == "open" and found.ends is not None and found.ends <= now(),
-        link=f"{here.hub.settings.address.rstrip('/')}/s/{found.name}",
+        open=survey.is_open(survey_row),
+        over=survey_row.state == "open" and survey_row.ends is not None and survey_row.ends <= now(),
+        link=f"{visitor.hub.settings.address.rstrip('/')}/s/{survey_row.name}",
     )

@@ -40,7 +40,11 @@ def make(request: Request, name: str, here: Here, sent: Sent) -> Response:
         link = datasets.examine_version(here.hub, here.who, name, address=address)
         with here.hub.database.writing() as session:
             dataset = datasets.owned(session, name, here.who)
-            sent_in = {} if link else {table: one.id for table, one in schema_draft.waiting(session, dataset).items()}
+            sent_in = (
+                {}
+                if link
+                else {table: upload_row.id for table, upload_row in schema_draft.waiting(session, dataset).items()}
+            )
             datasets.new_version(here.hub, session, here.who, dataset, uploads=sent_in, link=link)
     except CloisterError as error:
         return _again(request, here, name, error)
@@ -57,27 +61,29 @@ async def send(request: Request, name: str, here: Here) -> Response:
         await request.close()  # a file that was refused unread, too
 
 
-def _require_providable(here: Visitor, name: str) -> None:
-    with here.hub.database.reading() as session:
-        _providable(session, name, here)
+def _require_providable(visitor: Visitor, name: str) -> None:
+    with visitor.hub.database.reading() as session:
+        _providable(session, name, visitor)
 
 
-def _taken(request: Request, here: Visitor, name: str, sent: Form) -> Response:
+def _taken(request: Request, visitor: Visitor, name: str, sent: Form) -> Response:
     try:
-        with here.hub.database.writing() as session:
-            dataset = _providable(session, name, here)
+        with visitor.hub.database.writing() as session:
+            dataset = _providable(session, name, visitor)
             file = sent.file("file")
             if file is None or not file.filename:
                 raise BadForm("'File' is missing.")
             with file.file as opened:
                 data = opened.read()
             table = sent.maybe("table") or file.filename.rpartition("/")[2].partition(".")[0]
-            made = upload.begin(here.hub, session, here.who, dataset, table=table, file=file.filename, size=len(data))
+            upload_row = upload.begin(
+                visitor.hub, session, visitor.who, dataset, table=table, file=file.filename, size=len(data)
+            )
         for at in range(0, len(data), upload.LARGEST_PIECE):
-            upload.receive(here.hub, here.who, made.id, at, data[at : at + upload.LARGEST_PIECE])
+            upload.receive(visitor.hub, visitor.who, upload_row.id, at, data[at : at + upload.LARGEST_PIECE])
     except CloisterError as error:
-        return _again(request, here, name, error)
-    return go(request, f"/datasets/{name}/versions", said=f"{made.file} is here, sealed.")
+        return _again(request, visitor, name, error)
+    return go(request, f"/datasets/{name}/versions", said=f"{upload_row.file} is here, sealed.")
 
 
 @router.post("/datasets/{name}/versions/files/{upload_id}/cancel")
@@ -96,30 +102,34 @@ def retry(request: Request, name: str, number: int, here: Here) -> Response:
     return go(request, f"/datasets/{name}/versions", said="The version is being prepared.")
 
 
-def _providable(session: Session, name: str, here: Visitor) -> Dataset:
+def _providable(session: Session, name: str, visitor: Visitor) -> Dataset:
     dataset = datasets.find(session, name)
-    if not upload.may_provide(here.who, dataset):
+    if not upload.may_provide(visitor.who, dataset):
         raise NotHere("there is no such dataset.")
     return dataset
 
 
-def _again(request: Request, here: Visitor, name: str, error: CloisterError) -> Response:
+def _again(request: Request, visitor: Visitor, name: str, error: CloisterError) -> Response:
     if status_of(error) not in (409, 413, 422):
         raise error
-    return _draw(request, here, name, error)
+    return _draw(request, visitor, name, error)
 
 
-def _draw(request: Request, here: Visitor, name: str, problem: CloisterError | None = None) -> Response:
-    with here.hub.database.reading() as session:
-        dataset = _providable(session, name, here)
-        mine = dataset.owner_id == here.who.id
+def _draw(request: Request, visitor: Visitor, name: str, problem: CloisterError | None = None) -> Response:
+    with visitor.hub.database.reading() as session:
+        dataset = _providable(session, name, visitor)
+        mine = dataset.owner_id == visitor.who.id
         wanted = sa.select(Upload).where(Upload.dataset_id == dataset.id, Upload.state.in_(("open", "complete")))
         if not mine:
-            wanted = wanted.where(Upload.person_id == here.who.id)
+            wanted = wanted.where(Upload.person_id == visitor.who.id)
         files = list(session.scalars(wanted.order_by(Upload.created)))
         versions = datasets.versions(session, dataset) if mine else []
         schema = datasets.latest_schema(session, dataset) if mine else ""
-    fits = {one.number: ingest.fit_of_version(here.hub, dataset, one) for one in versions if one.state == "ready"}
+    fits = {
+        version.number: ingest.fit_of_version(visitor.hub, dataset, version)
+        for version in versions
+        if version.state == "ready"
+    }
     organisation = dataset.organisation.name if dataset.organisation else ""
     return page(
         request,
@@ -133,7 +143,7 @@ def _draw(request: Request, here: Visitor, name: str, problem: CloisterError | N
         has_schema=bool(schema),
         problem=problem,
         endings=",".join(upload.ENDINGS),
-        hosts=here.hub.settings.hosts_of(organisation) if mine else [],
-        folders=here.hub.settings.folders_of(organisation) if mine else [],
-        limit_gb=here.hub.settings.upload_gb,
+        hosts=visitor.hub.settings.hosts_of(organisation) if mine else [],
+        folders=visitor.hub.settings.folders_of(organisation) if mine else [],
+        limit_gb=visitor.hub.settings.upload_gb,
     )

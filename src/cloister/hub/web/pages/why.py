@@ -44,7 +44,7 @@ def why(
     with here.hub.database.reading() as session:
         dataset = gateway.find_dataset(here.hub, session, here.who, name, here.environment)
         policy, number = versions.current(here.hub, session, dataset)
-    asked = [role.name for role in policy.roles if role.by_request and operation in role.may]
+    askable = [role.name for role in policy.roles if role.by_request and operation in role.may]
     return page(
         request,
         "why.html",
@@ -59,19 +59,19 @@ def why(
         operations=_operations(operation),
         purposes=_purposes(policy.purposes, purpose),
         views=_views(verdict),
-        askable=asked,
+        askable=askable,
     )
 
 
-def _operations(asked: str) -> list[str]:
-    known = [*OPERATIONS, *(kind.operation for kind in KINDS.values()), *([asked] if asked else [])]
-    return list(dict.fromkeys(known))
+def _operations(chosen: str) -> list[str]:
+    names = [*OPERATIONS, *(kind.operation for kind in KINDS.values()), *([chosen] if chosen else [])]
+    return list(dict.fromkeys(names))
 
 
-def _purposes(allowed: tuple[str, ...], asked: str) -> list[tuple[str, str]]:
+def _purposes(allowed: tuple[str, ...], chosen: str) -> list[tuple[str, str]]:
     """Return purposes, the allowed ones first; the others can be chosen to see a refusal explained."""
-    first = [one.name for one in offered(allowed)]
-    names = dict.fromkeys([*first, *PURPOSES, *([asked] if asked else [])])
+    first = [purpose.name for purpose in offered(allowed)]
+    names = dict.fromkeys([*first, *PURPOSES, *([chosen] if chosen else [])])
     return [(name, f"{name}: {words.purpose_title(name)}" if name in PURPOSES else name) for name in names]
 
 

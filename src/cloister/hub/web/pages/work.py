@@ -100,7 +100,7 @@ async def work(
     chosen = kind_of(kind)
     purpose = sent.get("purpose", "")
     values = {field.name: sent.get(field.name, "") for field in chosen.fields}
-    shown = {**values, "purpose": purpose}
+    form_values = {**values, "purpose": purpose}
     order = JobOrder(name, kind, values, purpose, here.environment)
     try:
         if sent.get("action") == "run":
@@ -111,8 +111,8 @@ async def work(
         raise
     except (BadInput, Refused, HubRefused) as refusal:
         why = _decided(name, getattr(refusal, "decision", 0))
-        return await run_in_threadpool(_draw, request, here, chosen, name, shown, problem=refusal, why=why)
-    return await run_in_threadpool(_draw, request, here, chosen, name, shown, planned=planned)
+        return await run_in_threadpool(_draw, request, here, chosen, name, form_values, problem=refusal, why=why)
+    return await run_in_threadpool(_draw, request, here, chosen, name, form_values, planned=planned)
 
 
 @router.get("/datasets/{name}/query")
@@ -143,10 +143,10 @@ def keep(
         mine = sa.select(sa.func.count()).select_from(SavedQuery).where(SavedQuery.person_id == here.who.id)
         if (session.scalar(mine) or 0) >= _MOST_SAVED:
             raise NotNow(f"you keep {_MOST_SAVED} questions already. Forget one first.")
-        kept = SavedQuery(person_id=here.who.id, dataset_id=dataset.id, name=title, sql=sql)
-        session.add(kept)
+        query = SavedQuery(person_id=here.who.id, dataset_id=dataset.id, name=title, sql=sql)
+        session.add(query)
         session.flush()
-    return go(request, f"/work/query/{name}?saved={kept.id}", said=f"Saved as “{title}”.")
+    return go(request, f"/work/query/{name}?saved={query.id}", said=f"Saved as “{title}”.")
 
 
 @router.post("/work/query/{name}/saved/{number}/forget")
@@ -157,11 +157,11 @@ def forget(request: Request, name: str, number: int, here: Annotated[Visitor, De
     return go(request, f"/work/query/{name}", said="Forgotten.")
 
 
-def _saved(session: Session, here: Visitor, number: int) -> SavedQuery:
-    found = session.get(SavedQuery, number) if 0 < number < 2**31 else None
-    if found is None or found.person_id != here.who.id:
+def _saved(session: Session, visitor: Visitor, number: int) -> SavedQuery:
+    query = session.get(SavedQuery, number) if 0 < number < 2**31 else None
+    if query is None or query.person_id != visitor.who.id:
         raise NotHere("you have kept no such question.")
-    return found
+    return query
 
 
 # The page.
@@ -188,7 +188,7 @@ def _turned_away(request: Request, kind: JobType, name: str, verdict: Verdict, p
 
 def _draw(
     request: Request,
-    here: Visitor,
+    visitor: Visitor,
     kind: JobType,
     name: str,
     values: Mapping[str, str],
@@ -196,8 +196,8 @@ def _draw(
     problem: CloisterError | None = None,
     why: str = "",
 ) -> Response:
-    with here.hub.database.reading() as session:
-        sight = visible_dataset(here.hub, session, here.who, name, here.environment)
+    with visitor.hub.database.reading() as session:
+        sight = visible_dataset(visitor.hub, session, visitor.who, name, visitor.environment)
         if sight.verdict is not None and not sight.verdict.allowed:
             return _turned_away(request, kind, sight.dataset.name, sight.verdict, values.get("purpose", ""))
         if sight.policy is None or sight.schema is None or sight.subject is None:
@@ -205,13 +205,13 @@ def _draw(
         stated = list(offered(sight.policy.purposes))
         allowed = sight.purposes(kind.operation)
         if allowed:  # only operations that would not be refused are offered
-            stated = [one for one in stated if one.name in allowed]
+            stated = [purpose for purpose in stated if purpose.name in allowed]
         elif problem is None and not sight.dataset.paused:
             first = values.get("purpose") or stated[0].name
-            verdict = decide(sight.policy, sight.number, sight.subject, kind.operation, first, here.environment)
+            verdict = decide(sight.policy, sight.number, sight.subject, kind.operation, first, visitor.environment)
             return _turned_away(request, kind, sight.dataset.name, verdict, first)
-        left = _left(session, here, sight.dataset, sight.policy) if planned is not None else None
-        saved, history = _earlier(session, here, sight.dataset, kind)
+        left = _left(session, visitor, sight.dataset, sight.policy) if planned is not None else None
+        saved, history = _earlier(session, visitor, sight.dataset, kind)
     return page(
         request,
         "work.html",
@@ -220,7 +220,7 @@ def _draw(
         dataset=sight.dataset,
         words=_words(sight.schema),
         tables=[table.name for table in sight.schema.tables.values() if not table.public],
-        purposes=[(one.name, one.title) for one in stated],
+        purposes=[(purpose.name, purpose.title) for purpose in stated],
         values=values,
         planned=planned,
         needs=_needs(sight.policy, planned),
@@ -234,12 +234,12 @@ def _draw(
 
 
 def _earlier(
-    session: Session, here: Visitor, dataset: Dataset, kind: JobType
+    session: Session, visitor: Visitor, dataset: Dataset, kind: JobType
 ) -> tuple[Sequence[SavedQuery], Sequence[Job]]:
     """Return the saved queries of this user on this dataset, and their last jobs of this kind."""
-    kept = sa.select(SavedQuery).where(SavedQuery.person_id == here.who.id, SavedQuery.dataset_id == dataset.id)
-    before = sa.select(Job).where(Job.person_id == here.who.id, Job.dataset_id == dataset.id, Job.kind == kind.name)
-    saved = session.scalars(kept.order_by(SavedQuery.name).limit(30)).all() if kind.name == "query" else []
+    queries = sa.select(SavedQuery).where(SavedQuery.person_id == visitor.who.id, SavedQuery.dataset_id == dataset.id)
+    before = sa.select(Job).where(Job.person_id == visitor.who.id, Job.dataset_id == dataset.id, Job.kind == kind.name)
+    saved = session.scalars(queries.order_by(SavedQuery.name).limit(30)).all() if kind.name == "query" else []
     return saved, session.scalars(before.order_by(Job.id.desc()).limit(8)).all()
 
 
@@ -253,16 +253,16 @@ def _problem(error: CloisterError, why: str) -> Problem:
     return Problem(title_of(status_of(error)), text, way_out(error), why)
 
 
-def _left(session: Session, here: Visitor, dataset: Dataset, policy: Policy) -> Left:
-    left = here.hub.ledger.balance(dataset.name).left
-    now = limits.room(session, limits.Payer(dataset, here.who.id, policy, here.hub.ledger))
+def _left(session: Session, visitor: Visitor, dataset: Dataset, policy: Policy) -> Left:
+    left = visitor.hub.ledger.balance(dataset.name).left
+    now = limits.room(session, limits.Payer(dataset, visitor.who.id, policy, visitor.hub.ledger))
     if policy.budget.per_user is None:
         return Left(left, None, now)
     cap = cost.cap(policy.budget.per_user)
-    spent = limits.spent_by(session, dataset, here.who.id, cap, here.hub.ledger)
+    spent = limits.spent_by(session, dataset, visitor.who.id, cap, visitor.hub.ledger)
     nothing = Loss.nothing(cap.measure, cap.relation)
-    held = sum(limits.waiting(session, dataset, here.who.id).values(), start=nothing)
-    return Left(left, cap - spent if spent <= cap else nothing, now, held if held.amount else None)
+    reserved = sum(limits.waiting(session, dataset, visitor.who.id).values(), start=nothing)
+    return Left(left, cap - spent if spent <= cap else nothing, now, reserved if reserved.amount else None)
 
 
 def _words(schema: Schema) -> dict[str, dict[str, Any]]:
@@ -275,7 +275,7 @@ def _words(schema: Schema) -> dict[str, dict[str, Any]]:
 
 def _about(column: Column) -> str:
     if column.categories is not None:
-        listed = ", ".join(str(one) for one in column.categories[:3])
+        listed = ", ".join(str(category) for category in column.categories[:3])
         more = len(column.categories) - 3
         return f"{column.type}: {listed}" + (f" and {more} more" if more > 0 else "")
     if column.bounds is not None:

@@ -38,14 +38,14 @@ async def questions(name: str, intake: Annotated[Intake, Depends(slowed)]) -> Re
 @router.post("/s/{name}/ballot")
 async def ballot(request: Request, name: str, intake: Annotated[Intake, Depends(slowed)]) -> Response:
     """Sign a ballot blindly for an invitation: {"secret": …, "blinded": …} to {"signature": …}."""
-    told = await _json(request)
-    secret, blinded = told.get("secret"), unpack(told.get("blinded"))
+    body = await _json(request)
+    secret, blinded = body.get("secret"), unpack(body.get("blinded"))
     if not isinstance(secret, str) or len(secret) > 200 or blinded is None:
         raise BadForm("a ballot needs the secret of an invitation and a blinded message.")
-    asked = await intake.survey(name)
-    if not survey.is_open(asked) or not asked.invited:
+    survey_row = await intake.survey(name)
+    if not survey.is_open(survey_row) or not survey_row.invited:
         raise NotNow("this survey gives no ballots.")
-    signature = await run_in_threadpool(ballots.sign, request.app.state.hub, asked, secret, blinded)
+    signature = await run_in_threadpool(ballots.sign, request.app.state.hub, survey_row, secret, blinded)
     return JSONResponse({"signature": pack(signature)})
 
 
@@ -70,9 +70,9 @@ async def _body(request: Request) -> bytes:
 
 async def _json(request: Request) -> dict[str, Any]:
     try:
-        told = json.loads(await _body(request))
+        body = json.loads(await _body(request))
     except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, dict):
+        body = None
+    if not isinstance(body, dict):
         raise BadForm("this address takes a JSON object.")
-    return told
+    return body

@@ -40,25 +40,25 @@ CAPS = (4, 8, 16)  # of a new wallet
 @router.get("/s/{name}")
 async def respond(request: Request, name: str, intake: Annotated[Intake, Depends(slowed)], lang: str = "") -> Response:
     """Show the page, in the requested language or the browser's preferred one."""
-    found = await intake.survey(name)
-    language = i18n.choose(lang, request.headers.get("accept-language", ""), found.language)
-    values = await run_in_threadpool(_values, found, language)
+    survey_row = await intake.survey(name)
+    language = i18n.choose(lang, request.headers.get("accept-language", ""), survey_row.language)
+    values = await run_in_threadpool(_values, survey_row, language)
     template = request.app.state.templates.get_template("respond.html")
     html = template.render({"hub_name": request.app.state.hub.settings.name, **values})
     return HTMLResponse(html, headers={**_HEADERS, "Content-Language": language})
 
 
-def _values(found: Survey, language: str) -> dict[str, Any]:
+def _values(survey_row: Survey, language: str) -> dict[str, Any]:
     spoken = i18n.words_in(language)
-    by = found.owner.organisation.name if found.owner.organisation else found.owner.name
+    by = survey_row.owner.organisation.name if survey_row.owner.organisation else survey_row.owner.name
     return {
         "words": spoken,
         "say": spoken.say,
         "languages": i18n.NAMES,
-        "survey": found,
+        "survey": survey_row,
         "by": by,
-        "open": survey.is_open(found),
-        "questions": _shown(json.dumps(found.asked), json.dumps(found.questions), language),
+        "open": survey.is_open(survey_row),
+        "questions": _shown(json.dumps(survey_row.asked), json.dumps(survey_row.questions), language),
         "caps": CAPS,
         "device": spoken.for_device(),
     }
@@ -74,18 +74,18 @@ class RespondentPage:
 
 
 @lru_cache(maxsize=256)  # certifying every question again takes long
-def _shown(asked: str, questions: str, language: str) -> tuple[RespondentPage, ...]:
-    composed = [SurveyQuestion.read(one, certify=False) for one in json.loads(asked)]
-    made = [Question.read(one) for one in json.loads(questions)]
+def _shown(composed_json: str, questions: str, language: str) -> tuple[RespondentPage, ...]:
+    composed = [SurveyQuestion.read(entry, certify=False) for entry in json.loads(composed_json)]
+    local_questions = [Question.read(entry) for entry in json.loads(questions)]
     spoken = i18n.words_in(language)
     return tuple(
-        RespondentPage(one, explain_level.told(one, question, spoken), _ends(one))
-        for one, question in zip(composed, made, strict=True)
+        RespondentPage(source, explain_level.told(source, question, spoken), _ends(source))
+        for source, question in zip(composed, local_questions, strict=True)
     )
 
 
-def _ends(asked: SurveyQuestion) -> tuple[float, float] | None:
-    if asked.type != "number":
+def _ends(question: SurveyQuestion) -> tuple[float, float] | None:
+    if question.type != "number":
         return None
-    low, high = asked.bounds
+    low, high = question.bounds
     return float(low), float(high)
