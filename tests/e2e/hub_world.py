@@ -227,12 +227,12 @@ class Town:
     def work(self):
         """Be a worker until the queue is empty; how each job ended."""
         worker, ended = f"town-{random.random()}", []
-        shelf = DatasetPool(
+        pool = DatasetPool(
             self.hub, lambda one, version, person: trust_model_of(one.trust).open(self.hub, one, version, person)
         )
         while (job := queue.claim(self.hub.database, worker)) is not None:
-            ended.append(run_job(self.hub, job, worker, shelf))
-        shelf.close()
+            ended.append(run_job(self.hub, job, worker, pool))
+        pool.close()
         return ended
 
     def rows(self, statement):

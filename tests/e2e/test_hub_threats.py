@@ -459,12 +459,12 @@ def test_thirty_two_posts_at_once_never_spend_more_than_there_is(town, limit):
     assert answers.count(202) >= 5
 
     def work(name):
-        shelf = hub_world.DatasetPool(
+        pool = hub_world.DatasetPool(
             town.hub, lambda one, version, who: datasets.open_for_work(town.hub, one, version, who)
         )
         while (job := queue.claim(town.hub.database, name)) is not None:
-            run_job(town.hub, job, name, shelf)
-        shelf.close()
+            run_job(town.hub, job, name, pool)
+        pool.close()
 
     workers = [threading.Thread(target=work, args=(f"worker {number}",)) for number in range(4)]
     for one in workers:

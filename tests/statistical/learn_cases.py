@@ -90,7 +90,7 @@ class Case:
     """An estimator.
 
     Attributes:
-        make: it, from a spend, public facts and a purse of options.
+        make: it, from a spend, public facts and an account.
         target: what it predicts: "classes", "number", or "none".
         columns: what it learns from: "numbers", "words", or "mixed".
         pure: whether it takes a pure epsilon.

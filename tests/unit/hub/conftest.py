@@ -75,15 +75,15 @@ class World:
         form = {"sql": sql, "spend": spend, **form} if kind == "query" else {"spend": spend, **form}
         return gateway.plan(self.hub, self.people[who], gateway.JobOrder("visits", kind, form, purpose, self.here))
 
-    def shelf(self):
+    def pool(self):
         return DatasetPool(self.hub, lambda *asked: datasets.open_for_work(self.hub, *asked))
 
     def work(self, worker="tester", step=lambda _: None):
         """Be a worker until the queue is empty; how each job ended."""
-        shelf, ended = self.shelf(), []
+        pool, ended = self.pool(), []
         while (job := queue.claim(self.hub.database, worker)) is not None:
-            ended.append(run_job(self.hub, job, worker, shelf, step))
-        shelf.close()
+            ended.append(run_job(self.hub, job, worker, pool, step))
+        pool.close()
         return ended
 
     def job(self, number):

@@ -75,7 +75,7 @@ def test_people_with_more_rows_than_they_may_have_count_less(tmp_path):
 @pytest.mark.parametrize("k", [1, 3])
 def test_the_noise_of_several_marginals_is_for_all_of_them(tmp_path, k):
     def steps(survey):
-        return survey.measure([(0,), (1,), (0, 1)][:k], survey.purse.loss)
+        return survey.measure([(0,), (1,), (0, 1)][:k], survey.budget.loss)
 
     released = surveyed(opened(tmp_path, budget="10"), steps, spend="0.5")
     # sigma² = k/(2 rho): a row counts once in each marginal.
@@ -86,7 +86,7 @@ def test_cells_are_taken_together_before_the_noise(tmp_path):
     merge = np.array([0, 0, 0, 0, 0, 1, 1, 1, 1, 1])
     with_noise = surveyed(
         opened(tmp_path, budget="1000000"),
-        lambda survey: survey.measure([(0, 1)], survey.purse.loss, [(None, merge)])[0],
+        lambda survey: survey.measure([(0, 1)], survey.budget.loss, [(None, merge)])[0],
         spend="400000",
     )
     assert with_noise.counts.shape == (3, 2)
@@ -108,13 +108,13 @@ def test_a_choice_takes_the_better_candidate_when_it_can_afford_to(tmp_path):
         return [0, inside.parts * int(inside.exact((0,))[0]), 1]
 
     data = opened(tmp_path, budget="100000")
-    assert surveyed(data, lambda survey: survey.choose(scores, survey.purse.loss), spend="10000") == 1
+    assert surveyed(data, lambda survey: survey.choose(scores, survey.budget.loss), spend="10000") == 1
 
 
 def test_steps_cannot_go_beyond_the_spend(tmp_path):
     def steps(survey):
-        survey.measure([(0,)], survey.purse.part(Fraction(2, 3)))
-        survey.measure([(1,)], survey.purse.part(Fraction(2, 3)))
+        survey.measure([(0,)], survey.budget.part(Fraction(2, 3)))
+        survey.measure([(1,)], survey.budget.part(Fraction(2, 3)))
 
     with pytest.raises(LookFailed) as failed:
         surveyed(opened(tmp_path), steps)
@@ -163,8 +163,8 @@ def test_neighbours_have_the_same_domain_and_ask_the_same(tmp_path):
 
 def test_the_review_tells_how_far_a_model_is_off(tmp_path):
     def steps(survey):
-        model = fit(survey.domain.shape, survey.measure([(0,), (1,)], survey.purse.part(Fraction(1, 2))), enough=0)
-        return estimate_error(survey, model, survey.purse.part(Fraction(1, 2))), model, survey.exact((0, 1))
+        model = fit(survey.domain.shape, survey.measure([(0,), (1,)], survey.budget.part(Fraction(1, 2))), enough=0)
+        return estimate_error(survey, model, survey.budget.part(Fraction(1, 2))), model, survey.exact((0, 1))
 
     told, model, true = surveyed(opened(tmp_path, budget="1000000"), steps, spend="400000")
     assert told.ways[0] == pytest.approx(0, abs=0.02)
@@ -177,7 +177,7 @@ def test_a_generator_is_a_function_of_a_survey(tmp_path):
     told = []
 
     def steps(survey, tell):
-        measured = survey.measure([(0, 1)], survey.purse.loss)
+        measured = survey.measure([(0, 1)], survey.budget.loss)
         tell(0.5, "measured")
         return GeneratorResult(fit(survey.domain.shape, measured), measured)
 

@@ -47,15 +47,15 @@ class Chores:
 
     Args:
         hub: the hub.
-        shelf: the worker's pool of open datasets.
+        pool: the worker's pool of open datasets.
     """
 
-    def __init__(self, hub: "Hub", shelf: DatasetPool) -> None:
+    def __init__(self, hub: "Hub", pool: DatasetPool) -> None:
         self._hub = hub
         self._due: dict[str, float] = {}
         self._chores: dict[str, tuple[float, Callable[[], object]]] = {
             "recover": (5.0, lambda: queue.recover(hub)),
-            "close": (1.0, lambda: _close_gone(hub, shelf)),
+            "close": (1.0, lambda: _close_gone(hub, pool)),
             "mail": (5.0, lambda: mail.deliver(hub)),
             "expire": (60.0, lambda: _expire(hub)),
             "retention": (600.0, lambda: remove_old_results(hub)),
@@ -173,12 +173,12 @@ def _expire(hub: "Hub") -> int:
         return decision.expire(hub, session)
 
 
-def _close_gone(hub: "Hub", shelf: DatasetPool) -> None:
-    open_now = shelf.datasets()
+def _close_gone(hub: "Hub", pool: DatasetPool) -> None:
+    open_now = pool.datasets()
     if open_now:
         with hub.database.reading() as session:
             gone = deleted(session, open_now)
-        shelf.forget(gone)
+        pool.forget(gone)
 
 
 def remove_old_results(hub: "Hub") -> int:

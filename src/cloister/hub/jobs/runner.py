@@ -71,14 +71,14 @@ class _Stages:
             raise Cancelled
 
 
-def run_job(hub: "Hub", job: Job, worker: str, shelf: DatasetPool, step: Step = lambda _: None) -> str:
+def run_job(hub: "Hub", job: Job, worker: str, pool: DatasetPool, step: Step = lambda _: None) -> str:
     """Run a claimed job; return the state it ended in, or "" if it was taken away.
 
     Args:
         hub: the hub.
         job: as `queue.claim` gave it.
         worker: the worker that has it.
-        shelf: the pool of open datasets, with rows.
+        pool: the pool of open datasets, with rows.
         step: called with the name of each step that is reached: running, opened, aside, charged, released, done.
     """
     book: JobLedger | None = None
@@ -88,7 +88,7 @@ def run_job(hub: "Hub", job: Job, worker: str, shelf: DatasetPool, step: Step = 
         book = JobLedger(hub, job.id, worker, case.planned, case.again, step)
         received = PersonReleases(hub, job.dataset_id, job.person_id)
         step("opened")
-        done = _run(case, worker, shelf, book, received)
+        done = _run(case, worker, pool, book, received)
         step("released")
         state = _patiently(lambda: _finish(case, worker, book, received, done))
         step("done")
@@ -122,9 +122,9 @@ def _told(error: Exception) -> tuple[str, str, str]:
     return "failed", _UNFORESEEN, f"{type(error).__name__}: {error}"
 
 
-def _run(case: JobContext, worker: str, shelf: DatasetPool, book: JobLedger, received: PersonReleases) -> Done:
-    opened = shelf.get(case.dataset, case.version, case.person)
-    user_rules = shelf.account(case.dataset, case.person)
+def _run(case: JobContext, worker: str, pool: DatasetPool, book: JobLedger, received: PersonReleases) -> Done:
+    opened = pool.get(case.dataset, case.version, case.person)
+    user_rules = pool.account(case.dataset, case.person)
     with opened.lock, closing(opened.data.tables.again()) as tables:
         data = dataset_for_person(opened, user_rules, case.verdict.view, book, received, f"job {case.job.id}", tables)
         return case.kind.run(data, case.job.parameters, _Stages(case.hub, case.job.id, worker))

@@ -176,10 +176,10 @@ def work(hub: Hub, name: str, stop: threading.Event, watch: Any = None, parent: 
         watch: shared with the supervisor: the current task, its id, and its start.
         parent: the supervisor; when it ends, the child ends too.
     """
-    shelf = DatasetPool(
+    pool = DatasetPool(
         hub, lambda dataset, version, person: trust_model_of(dataset.trust).open(hub, dataset, version, person)
     )
-    chores, wait_s, versions_due, failures = Chores(hub, shelf), _BUSY_S, 0.0, 0
+    chores, wait_s, versions_due, failures = Chores(hub, pool), _BUSY_S, 0.0, 0
     heart, watched = _Heart(hub, name), _Watch(watch)
     try:
         while not stop.is_set() and (parent is None or os.getppid() == parent):
@@ -202,7 +202,7 @@ def work(hub: Hub, name: str, stop: threading.Event, watch: Any = None, parent: 
                     continue
                 wait_s = _BUSY_S
                 with watched.at(_JOB, job.id), heart.on(job.id):
-                    run_job(hub, job, name, shelf)
+                    run_job(hub, job, name, pool)
                 failures = 0
             except sa.exc.SQLAlchemyError as error:
                 # Locked, or its server restarts. The current job is settled when its lease has run out.
@@ -216,7 +216,7 @@ def work(hub: Hub, name: str, stop: threading.Event, watch: Any = None, parent: 
                 stop.wait(min(_SLOWEST_S, _IDLE_S * 2 ** min(failures, 10)))
     finally:
         heart.end()
-        shelf.close()
+        pool.close()
 
 
 def _note(hub: Hub, worker: str, error: Exception) -> None:

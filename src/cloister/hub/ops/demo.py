@@ -278,12 +278,12 @@ def _work(hub: Hub, ada: Person, ben: Person) -> None:
 
 def _run_queue(hub: Hub) -> None:
     """Run the queue as a worker until it is empty."""
-    shelf = DatasetPool(
+    pool = DatasetPool(
         hub, lambda dataset, version, person: trust_model_of(dataset.trust).open(hub, dataset, version, person)
     )
     worker = f"demo-{os.getpid()}"
     try:
         while (job := queue.claim(hub.database, worker)) is not None:
-            run_job(hub, job, worker, shelf)
+            run_job(hub, job, worker, pool)
     finally:
-        shelf.close()
+        pool.close()

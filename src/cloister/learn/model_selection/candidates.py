@@ -186,8 +186,8 @@ def _parts(model: Any, fitted: bool) -> list[PrivateEstimator]:
 
 def total_spend(model: Any) -> BudgetShare:
     """Return the cost of one fit of a model: the spends of its parts, which must be of one measure."""
-    purses = [budget_share(part.spend).loss for part in paying_parts(model)]
-    return BudgetShare(sum(purses[1:], start=purses[0]))
+    losses = [budget_share(part.spend).loss for part in paying_parts(model)]
+    return BudgetShare(sum(losses[1:], start=losses[0]))
 
 
 def payer_of(models: Sequence[Any], ledger: Any, account: Any) -> tuple[Any, Any]:

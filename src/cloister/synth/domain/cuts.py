@@ -81,13 +81,13 @@ def with_cuts(
     looking = replace(survey, domain=fine, _exact={})
     share = Fraction(wanted.share)
     places = [(fine.places[name],) for name in names]
-    marginals = looking.measure(places, survey.purse.part(share), why="cuts")
+    marginals = looking.measure(places, survey.budget.part(share), why="cuts")
     cuts = {
         name: quantile_cuts(fine.axis(name), marginal.counts, float(np.mean(marginal.sigma)), wanted.bins)
         for name, marginal in zip(names, marginals, strict=True)
     }
-    rest = BudgetShare(survey.purse.part(1 - share))
-    return replace(survey, domain=read(cuts), purse=rest, _exact={}), f"cuts of {', '.join(names)}"
+    rest = BudgetShare(survey.budget.part(1 - share))
+    return replace(survey, domain=read(cuts), budget=rest, _exact={}), f"cuts of {', '.join(names)}"
 
 
 def quantile_cuts(axis: Axis, counts: "Floats", sigma: float, bins: int) -> list[Any]:

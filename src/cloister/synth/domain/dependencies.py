@@ -70,10 +70,10 @@ def learn_decided(survey: "Measurer") -> tuple["Measurer", tuple[DependentColumn
         names = sorted(left, key=lambda name: domain.places[name])
         axes = [*(domain.axis(name) for name in names), domain.axis(right)]
         keys, shape = [axis.key() for axis in axes], [axis.size for axis in axes]
-        noise = noise_for(survey.most, survey.most, survey.purse.part(share))
+        noise = noise_for(survey.most, survey.most, survey.budget.part(share))
         relation = survey.relation
         noisy = survey.meter.release(lambda: relation.sums(keys).run(relation.engine)[0], noise)  # noqa: B023
         cells = np.asarray(noisy, dtype=np.float64).reshape(shape).argmax(axis=-1)
         decided.append(DependentColumn(axes[-1], tuple(domain.places[name] for name in names), cells))
     rest = 1 - share * len(decided)
-    return replace(survey, purse=BudgetShare(survey.purse.part(rest))), tuple(decided)
+    return replace(survey, budget=BudgetShare(survey.budget.part(rest))), tuple(decided)

@@ -188,7 +188,7 @@ class _Run:
 
     def made(self) -> GeneratorResult:
         """Measure, select and fit; then measure the model's errors."""
-        budget = self.survey.purse
+        budget = self.survey.budget
         first = self._first_share(budget)
         model = self._begin(budget.part(first))
         if self.weights:
@@ -246,7 +246,7 @@ class _Run:
 
     def _measure_on(self, model: Model, left: BudgetShare) -> Model:
         """Select and measure in rounds until the budget is used up."""
-        signal = total_of([*self.size, *self.singles]) / self.survey.noise(self.survey.purse.loss)
+        signal = total_of([*self.size, *self.singles]) / self.survey.noise(self.survey.budget.loss)
         usual = _ROUNDS * len(self.resolution.base) * (signal / _FEW) ** _ROUND_POWER
         planned = self.rounds or round(self._light * min(max(usual, _FEWEST), _MOST_ROUNDS))
         share, spent = Fraction(1, planned), Fraction(0)

@@ -50,10 +50,10 @@ def independent(
 
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         places = [(column,) for column in range(len(survey.domain.shape))]
-        measured = survey.measure(places, survey.purse.part(1 - _REVIEW), why="every column by itself")
+        measured = survey.measure(places, survey.budget.part(1 - _REVIEW), why="every column by itself")
         tell(0.5, "fitting")
         model = fit(survey.domain.shape, measured, zeros=survey.domain.zeros)
-        error = estimate_error(survey, model, survey.purse.part(_REVIEW))
+        error = estimate_error(survey, model, survey.budget.part(_REVIEW))
         return GeneratorResult(model, measured, [], error)
 
     return synthesise(

@@ -63,7 +63,7 @@ def marginal_of(
 
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         every = tuple(range(len(survey.domain.shape)))
-        measured = survey.measure([every], survey.purse.loss, why="every combination of values")
+        measured = survey.measure([every], survey.budget.loss, why="every combination of values")
         tell(0.6, "fitting")
         return GeneratorResult(full_joint(survey.domain, measured[0].counts), measured)
 

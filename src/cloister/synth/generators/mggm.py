@@ -96,12 +96,12 @@ def what_is_worth(
         size: target number of rows in a group.
     """
     grown = sqrt(len(singles.classes))
-    crossed = _noise(survey, columns, survey.purse.part(rest)) * grown < _WORTH * singles.total
+    crossed = _noise(survey, columns, survey.budget.part(rest)) * grown < _WORTH * singles.total
     together, cuts, groups = rest * 5 / 10, rest * 1 / 10, rest * 4 / 10
-    smallest = max(size, clear_rows(survey, min(largest, columns), survey.purse.part(groups)))
+    smallest = max(size, clear_rows(survey, min(largest, columns), survey.budget.part(groups)))
     if not crossed or singles.total / len(singles.classes) < 2 * smallest:
         together, cuts, groups = rest, Fraction(0), Fraction(0)
-    least = _RARE * _noise(survey, columns, survey.purse.part(together)) * grown / singles.total
+    least = _RARE * _noise(survey, columns, survey.budget.part(together)) * grown / singles.total
     return Worth(crossed, together, cuts, groups, least)
 
 
@@ -118,10 +118,10 @@ def _noise(survey: Measurer, columns: int, loss: Loss, weighed: bool = False) ->
 
 def _one_way(survey: Measurer, label: int | None) -> tuple[OneWayMarginals, Fraction]:
     """Measure single columns, and again where they stand out of the noise; return also the share of the second time."""
-    singles = measure_one_way(survey, label, survey.purse.part(_SINGLES))
+    singles = measure_one_way(survey, label, survey.budget.part(_SINGLES))
     if singles.error * sqrt(_SINGLES / (_SINGLES + _MORE)) >= _FINE:
         return singles, Fraction(0)
-    return singles.again(survey, survey.purse.part(_MORE)), _MORE
+    return singles.again(survey, survey.budget.part(_MORE)), _MORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ def mggm(
     _check_label(check_features(ds, table, columns, bins, label), label)
 
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
-        budget = survey.purse
+        budget = survey.budget
         label_column = None if label is None else survey.domain.places[label]
         singles, more = _one_way(survey, label_column)
         fine = bool(more) and singles.error < _FINE  # or the first measurement was all noise

@@ -91,7 +91,7 @@ def _check(domain: Any) -> None:
 
 
 def _steps(survey: Measurer, tell: Progress, fits: int) -> GeneratorResult:
-    budget, blocks = survey.purse, blocks_of(survey.domain)
+    budget, blocks = survey.budget, blocks_of(survey.domain)
     pairs = [tuple(sorted((*block.places, *other.places))) for block, other in combinations(blocks, 2)]
     alone = _SINGLE if pairs else 1 - _REVIEW
     singles = survey.measure([block.places for block in blocks], budget.part(alone), why="every column")

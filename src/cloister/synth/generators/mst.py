@@ -72,7 +72,7 @@ def tree_steps(survey: Measurer, tell: Progress) -> GeneratorResult:
 
     Privacy: the survey's spend; see `mst`.
     """
-    budget, domain = survey.purse, survey.domain
+    budget, domain = survey.budget, survey.domain
     places = [(column,) for column in range(len(domain.shape))]
     measured = survey.measure(places, budget.part(_SINGLE), why="every column")
     grains = grains_of(domain, measured, total_of(measured), _LEAST)

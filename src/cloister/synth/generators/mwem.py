@@ -96,7 +96,7 @@ def mwem(
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         # With private cuts, a condition may match all bins where it did not match all equal ones: its count is then
         # that of all rows, a valid answer. A refusal here would come after the charge.
-        budget, questions = survey.purse, _questions(survey.domain, workload, bought=True)
+        budget, questions = survey.budget, _questions(survey.domain, workload, bought=True)
         nobody_apart: Merges = (np.zeros(survey.domain.shape[0], dtype=np.int64),)
         measured = survey.measure([(0,)], budget.part(_TOTAL), [nobody_apart], why="the number of rows")
         total = max(1.0, float(measured[0].counts.sum()))

@@ -83,7 +83,7 @@ def privbayes(
     check_whole("most_cells", most_cells, most=MOST_ALLOWED)
 
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
-        budget, shape = survey.purse, survey.domain.shape
+        budget, shape = survey.budget, survey.domain.shape
         measured = survey.measure([(column,) for column in range(len(shape))], budget.part(_SINGLE), why="every column")
         model = fit(shape, measured, zeros=survey.domain.zeros)
         words: list[str] = []

@@ -95,9 +95,9 @@ def ron_gauss(
         table_rows = survey_features.rows(survey.relation)
         groups = None if label is None else _classes(survey, survey_features, label)
         size = 1 if groups is None else len(groups.values)
-        first = _first(survey, survey_features, names, chosen, survey.purse.part(_MEANS), table_rows, groups)
+        first = _first(survey, survey_features, names, chosen, survey.budget.part(_MEANS), table_rows, groups)
         tell(0.4, "directions")
-        loss = survey.purse.part(1 - _MEANS - _REVIEW)
+        loss = survey.budget.part(1 - _MEANS - _REVIEW)
         second = _second(survey, survey_features, names, chosen, turned, loss, table_rows, groups)
         part = _part(survey_features, tuple(names), turned, first, second)
         total = max(1.0, float(first[0].sum()))
@@ -108,7 +108,7 @@ def ron_gauss(
         row_count = NoisyMarginal((), np.array(total), first[3] * sqrt(size), (), "the number of rows, with means")
         words = [f"{rank} directions of {len(chosen)}"]
         return GeneratorResult(
-            model, [row_count], words, estimate_error(survey, model, survey.purse.part(_REVIEW)) if reviewed else None
+            model, [row_count], words, estimate_error(survey, model, survey.budget.part(_REVIEW)) if reviewed else None
         )
 
     return synthesise(

@@ -1,6 +1,6 @@
 """Noisy marginals: charged before rows are read, counted in the engine, with exact noise.
 
-    survey = Measurer(domain, relation, meter, purse)
+    survey = Measurer(domain, relation, meter, budget)
     ages = survey.measure([(0,), (1,)], loss)               # two marginals under one loss
     best = survey.choose(scores, loss)                      # a private selection by scores over exact marginals
 
@@ -126,13 +126,13 @@ class Measurer:
         domain: the public cells.
         relation: the rows.
         meter: the privacy filter that tracks the reserved loss.
-        purse: the whole spend, to be split.
+        budget: the whole spend, to be split.
     """
 
     domain: Domain
     relation: "PrivateTable"
     meter: PrivacyFilter
-    purse: BudgetShare
+    budget: BudgetShare
     _exact: dict[Places, MarginalCounts] = field(default_factory=dict, repr=False)
 
     @property

@@ -1,7 +1,7 @@
 """The cost of a table, also in the measure of the request: a spend of epsilon 1 with a delta is paid as a rho.
 
     asked = epsilon(1, delta="1e-9")
-    cost_text(purse(asked).loss, asked)     # "rho ≈0.0149731 (epsilon 1 with delta 1e-09)"
+    cost_text(budget_share(asked).loss, asked)     # "rho ≈0.0149731 (epsilon 1 with delta 1e-09)"
 
 A metadata file states the epsilon beside the charged loss. A reader is never shown an epsilon that this loss does not
 imply.

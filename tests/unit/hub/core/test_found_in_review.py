@@ -59,7 +59,7 @@ def test_workers_finish_what_a_killed_process_left(hospital_hub, monkeypatch):
     os.utime(mark, (0, 0))  # made long ago
     from cloister.hub.jobs.maintenance import Chores
 
-    Chores(hospital_hub.hub, hospital_hub.shelf()).do()
+    Chores(hospital_hub.hub, hospital_hub.pool()).do()
     assert holders(hospital_hub, key) == set()
     assert not mark.exists()
 

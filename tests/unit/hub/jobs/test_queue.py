@@ -29,7 +29,7 @@ def die_at(world, word, worker="gone"):
     """Take a job and die at a step of it, as kill -9 does."""
     job = queue.claim(world.hub.database, worker)
     with pytest.raises(Killed):
-        run_job(world.hub, job, worker, world.shelf(), killed_at(word))
+        run_job(world.hub, job, worker, world.pool(), killed_at(word))
     return job.id
 
 
@@ -136,7 +136,7 @@ def test_a_job_that_was_taken_away_changes_nothing_more(hospital_hub):
         if step == "opened":
             queue.recover(hospital_hub.hub, "slow")
 
-    assert run_job(hospital_hub.hub, slow, "slow", hospital_hub.shelf(), overtaken) == ""
+    assert run_job(hospital_hub.hub, slow, "slow", hospital_hub.pool(), overtaken) == ""
     assert not hospital_hub.spent().amount
     assert hospital_hub.work() == ["done"]
     assert hospital_hub.job(job.id).state == "done"
@@ -152,7 +152,7 @@ def test_a_worker_that_wakes_up_too_late_voids_its_charge(hospital_hub, monkeypa
         if step == "aside":  # asleep between setting aside and charging: somebody takes the job
             queue.recover(hospital_hub.hub, "slow")
 
-    assert run_job(hospital_hub.hub, slow, "slow", hospital_hub.shelf(), overtaken) == ""
+    assert run_job(hospital_hub.hub, slow, "slow", hospital_hub.pool(), overtaken) == ""
     assert not hospital_hub.spent().amount
     monkeypatch.undo()
     assert hospital_hub.work() == ["done"]
@@ -180,12 +180,12 @@ def test_the_ledger_knows_whether_a_request_was_charged(hospital_hub):
 def test_thirty_two_jobs_racing_for_the_last_of_a_limit_cannot_pass_it(hospital_hub):
     for age in range(32):
         hospital_hub.submit("ada", question(age), "rho 0.02")
-    shelf, ended, ready = hospital_hub.shelf(), [], threading.Barrier(8)
+    pool, ended, ready = hospital_hub.pool(), [], threading.Barrier(8)
 
     def take(name):
         ready.wait()
         while (job := queue.claim(hospital_hub.hub.database, name)) is not None:
-            ended.append(run_job(hospital_hub.hub, job, name, shelf))
+            ended.append(run_job(hospital_hub.hub, job, name, pool))
 
     threads = [threading.Thread(target=take, args=(f"w{number}",)) for number in range(8)]
     for thread in threads:

@@ -94,15 +94,15 @@ def test_progress_is_written_and_a_heartbeat_keeps_a_job(hospital_hub):
 
 
 def test_a_dataset_that_is_deleted_or_paused_is_closed(hospital_hub):
-    shelf = hospital_hub.shelf()
+    pool = hospital_hub.pool()
     hospital_hub.submit("ada")
-    run_job(hospital_hub.hub, queue.claim(hospital_hub.hub.database, "me"), "me", shelf)
-    assert shelf.datasets() == {hospital_hub.dataset().id}
+    run_job(hospital_hub.hub, queue.claim(hospital_hub.hub.database, "me"), "me", pool)
+    assert pool.datasets() == {hospital_hub.dataset().id}
     waiting = hospital_hub.submit("ada", "SELECT AVG(age) AS a FROM visits")
     with hospital_hub.hub.database.writing() as session:
         datasets.delete(hospital_hub.hub, session, hospital_hub.owner, datasets.find(session, "visits"))
-    Chores(hospital_hub.hub, shelf).do()
-    assert shelf.datasets() == set()
+    Chores(hospital_hub.hub, pool).do()
+    assert pool.datasets() == set()
     assert hospital_hub.work() == ["refused"]
     assert "no such dataset" in hospital_hub.job(waiting.id).problem
     assert hospital_hub.spent() == rho("0.01")
@@ -124,7 +124,7 @@ def test_a_request_that_nobody_decides_ends_with_its_job(hospital_hub):
     job = hospital_hub.submit("ada", spend="rho 0.04")
     with hospital_hub.hub.database.writing() as session:
         session.execute(sa.update(Request).values(ends=1.0))
-    Chores(hospital_hub.hub, hospital_hub.shelf()).do()
+    Chores(hospital_hub.hub, hospital_hub.pool()).do()
     assert hospital_hub.job(job.id).state == "refused"
     assert not hospital_hub.spent().amount
 
@@ -207,12 +207,12 @@ def test_in_postgresql_racing_jobs_cannot_pass_a_limit_either(postgres_hub):
     world = postgres_hub
     for age in range(16):
         world.submit("ada", f"SELECT COUNT(*) AS n FROM visits WHERE age > {age}", "rho 0.02")
-    shelf, ended, ready = world.shelf(), [], threading.Barrier(4)
+    pool, ended, ready = world.pool(), [], threading.Barrier(4)
 
     def take(name):
         ready.wait()
         while (job := queue.claim(world.hub.database, name)) is not None:
-            ended.append(run_job(world.hub, job, name, shelf))
+            ended.append(run_job(world.hub, job, name, pool))
 
     threads = [threading.Thread(target=take, args=(f"w{number}",)) for number in range(4)]
     for thread in threads:

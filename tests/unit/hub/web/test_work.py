@@ -82,7 +82,7 @@ class World:
         web = TestClient(create_app(self.hub), follow_redirects=False, headers={"accept": "text/html"})
         self.maria, self.ana, self.otto = (Browser(self.hub, people[name], web) for name in ("maria", "ana", "otto"))
         place = trust_model_of("curator")
-        self.shelf = DatasetPool(
+        self.pool = DatasetPool(
             self.hub, lambda dataset, version, person: place.open(self.hub, dataset, version, person)
         )
 
@@ -105,7 +105,7 @@ class World:
         """Let a worker take the next job."""
         job = queue.claim(self.hub.database, "w1")
         assert job is not None
-        run_job(self.hub, job, "w1", self.shelf)
+        run_job(self.hub, job, "w1", self.pool)
         return self.job(job.id)
 
     def job(self, number: int) -> Job:
@@ -127,7 +127,7 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     made = World(tmp_path_factory.mktemp("world") / "hub")
     yield made
-    made.shelf.close()
+    made.pool.close()
     made.hub.close()
 
 
@@ -295,7 +295,7 @@ def test_a_failure_shows_its_detail_to_the_owner_alone(world: World) -> None:
     number = world.ask(sql="SELECT SUM(cost) AS total FROM visits")
     sealed = next((world.hub.folder / "sealed").rglob("*.parquet"))
     content = sealed.read_bytes()
-    world.shelf.close()
+    world.pool.close()
     try:
         sealed.write_bytes(content[: len(content) // 2])
         assert world.run().state == "failed"
