@@ -111,7 +111,8 @@ def _settle(part: Any) -> Any:
         raise BadInput(f"a {kind.__name__} has no callbacks here: they are given the rows. Leave them out.")
     if "n_jobs" in parameters:
         part.n_jobs = 1
-    if kind.__name__ != "Pipeline" and _get_output_config("transform", part)["dense"] == "polars":
+    output = None if kind.__name__ == "Pipeline" else _get_output_config("transform", part)["dense"]
+    if output == "polars":
         raise BadInput(
             f"a {kind.__name__} cannot return polars frames here: polars chooses a column's type by its cells, and "
             'fails on a cell of another type. Call set_output(transform="pandas") or "default".'
@@ -124,6 +125,8 @@ def _settle(part: Any) -> Any:
     )
     if "remainder" in parameters:
         part.remainder = _settle_step(kind, part.remainder)
+    if output == "pandas":  # of every part: arrays that come together would get their types by their cells
+        part.set_output(transform=output)
     return part
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
+from sklearn.utils._set_output import _get_output_config
 
 from cloister.learn.base.estimator import Quiet, quiet
 from cloister.learn.base.inputs import keep_features, read_answers, read_table
@@ -117,12 +118,17 @@ class Passthrough(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
         return tags
 
-    def transform(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """Return the cells unchanged."""
+    def transform(self, X: Any) -> Any:  # noqa: N803
+        """Return the cells unchanged: as an array, or as a pandas frame of objects if `set_output` says so."""
         table = read_answers(self, X, numbers=False)
         if all(column.dtype.kind in "iufb" for column in table.columns):
             return table.numbers()
         cells = np.empty((table.length, table.width), dtype=object)
         for index, column in enumerate(table.columns):
             cells[:, index] = column if column.dtype == object else np.fromiter(column, dtype=object, count=len(column))
-        return cells
+        if _get_output_config("transform", self)["dense"] != "pandas":
+            return cells
+        import pandas as pd
+
+        # scikit-learn would let pandas choose types by the cells: durations and dates are read as such only if all are.
+        return pd.DataFrame(cells, dtype=object, index=X.index if isinstance(X, pd.DataFrame) else None)
