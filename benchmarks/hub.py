@@ -296,7 +296,7 @@ def report(hub_tally: Tally, bare_tally: Tally, settings: Settings) -> None:
                 "Every answer went through policy, plan, audit log, queue, two ledger entries brought to the disk, "
                 "sealed rows, exact noise and a signed receipt; the bare endpoint has none of these.",
                 f"The people's own accounts paid rho {float(own):.3f} together: answers that others had paid for "
-                "before debit whoever receives them for the first time.",
+                "before debit the person who receives them for the first time.",
             ],
         },
     )

@@ -100,7 +100,7 @@ def perturb(questions: Path, answers: Path, level: str | None, skip_wrong: bool,
         beside.unlink(missing_ok=True)
     click.echo(f"wrote {written:,} reports to {output}")
     for question, times in sorted(skipped.items()):
-        click.echo(f"  skipped, no answer to {question}: {times:,} (for the eyes of whoever holds the answers)")
+        click.echo(f"  skipped, no answer to {question}: {times:,} (only for the person who holds the answers)")
 
 
 @local.command()

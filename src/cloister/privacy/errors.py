@@ -328,7 +328,7 @@ class NotHere(HubRefused):
     """The object does not exist, or this user may not see it; the message does not say which."""
 
     code = "CLO-503"
-    way_out = "Check the name, or ask whoever gave you the link."
+    way_out = "Check the name, or ask the person who gave you the link."
 
 
 class TooMany(HubRefused):

@@ -64,7 +64,7 @@ class Ballot:
         if key_fingerprint(public) != fingerprint:
             raise BadInput(
                 "this is not the key that the survey's description names, and a key of one's own makes a ballot known. "
-                "Do not go on; show the invitation to whoever sent it."
+                "Do not go on; show the invitation to the person who sent it."
             )
         n, e = public_numbers(public)
         message = secrets.token_bytes(PREFIX_BYTES) + text_of(survey, wave, nonce(NONCE_BYTES))

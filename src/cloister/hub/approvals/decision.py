@@ -168,7 +168,7 @@ def withdraw(hub: "Hub", session: Session, person: Person, request: Request) -> 
     """
     request = find(hub, session, person, request.id, to_change=True)
     if request.person_id != person.id:
-        raise Denied("only whoever asked can withdraw a request.")
+        raise Denied("only the person who asked can withdraw a request.")
     _require_open(request)
     request.state, request.ends = "withdrawn", None
     if request.job is not None:
@@ -235,7 +235,7 @@ def _require_open(request: Request) -> None:
     if request.state != "open":
         raise NotNow(f"request {request.id} is {request.state}, not open.")
     if request.ends is not None and request.ends <= now():
-        raise NotNow(f"request {request.id} has expired. Whoever asked may ask again.")
+        raise NotNow(f"request {request.id} has expired. The person who asked may ask again.")
 
 
 def _what(request: Request) -> str:

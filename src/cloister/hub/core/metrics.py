@@ -89,7 +89,7 @@ def read(hub: "Hub", authorization: str) -> bytes:
     if not token:
         raise NotHere("this hub does not publish metrics.")
     if not hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
-        raise SignInFailed("metrics are for whoever shows the token of the settings.")
+        raise SignInFailed("metrics are for those who show the token of the settings.")
     numbers = CollectorRegistry()
     numbers.register(HubNumbers(hub))
     requests = _HERE

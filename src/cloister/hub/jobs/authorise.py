@@ -156,7 +156,7 @@ def plan_for(hub: "Hub", session: Session, reader: Person, job: Job, environment
     """Return the part of a job's plan that a reader may see, whether requester, owner or reviewer.
 
     The digest of its basis is for the hub alone. The engine's statements name columns, categories and rules that the
-    question does not hold: they are for the owner, and for whoever sees the job's tables whole.
+    question does not hold: they are for the owner, and for anyone who sees the job's tables whole.
     """
     plan = {name: value for name, value in (job.plan or {}).items() if name not in (BASIS, ASKED)}
     if plan.get("statements") and not _sees_statements(hub, session, reader, job, environment):

@@ -57,10 +57,10 @@ class Curator:
         RowVisibility("the hub's workers", True, "the rows, in memory, while they compute what was charged for"),
         RowVisibility("operators", False, "no page or call shows them rows, and none changes a ledger"),
         RowVisibility(
-            "whoever is root on the hub's machine", True, "keys and memory, and so the rows: this must be trusted"
+            "anyone who is root on the hub's machine", True, "keys and memory, and so the rows: this must be trusted"
         ),
         RowVisibility(
-            "whoever steals a disk or a backup",
+            "anyone who steals a disk or a backup",
             False,
             "sealed tables and backups; of a disk also the hub's own database, which holds no row; no master key",
         ),

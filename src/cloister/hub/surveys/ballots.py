@@ -82,7 +82,7 @@ def sign(hub: "Hub", survey: Survey, secret: str, blinded: bytes) -> bytes:
     with hub.database.writing() as session:
         taken = session.connection().execute(first).rowcount  # of two concurrent requests, one finds it taken
     if taken != 1:
-        raise Denied("this link is wrong, or was used on another device. Ask whoever invited you for a new one.")
+        raise Denied("this link is wrong, or was used on another device. Ask the person who invited you for a new one.")
     return _key(hub, survey.name, survey.ballot_key or b"").sign(blinded)
 
 

@@ -298,7 +298,7 @@ def _levels(value: Any) -> tuple[PrivacyLevel, ...]:
     if not 1 <= len(levels) <= _MOST_LEVELS:
         raise BadForm(f"a question has 1 to {_MOST_LEVELS} levels, such as `strong 0.5`.")
     if "skipped" in {level.name for level in levels}:
-        raise BadForm("a level cannot be called skipped: whoever leaves a question out is counted under that word.")
+        raise BadForm("a level cannot be called skipped: anyone who leaves a question out is counted under that word.")
     if len({level.name for level in levels}) < len(levels) or len({level.epsilon for level in levels}) < len(levels):
         raise BadForm("levels differ in name and in epsilon.")
     return tuple(sorted(levels, key=lambda item: Fraction(item.epsilon)))

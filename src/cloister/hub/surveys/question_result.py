@@ -107,7 +107,7 @@ class QuestionResult:
                 "delta": float(published.loss.delta),
                 "local": self.asked.levels[-1].epsilon,
                 "trusted": "the operator of this hub, who shuffles the reports",
-                "against": "readers of what is published, not the hub itself nor whoever downloads the reports",
+                "against": "readers of what is published, not the hub itself nor anyone who downloads the reports",
                 "of": "the estimates of this question, published once; estimates of two moments or waves can be "
                 "subtracted, cross-tables and models match the reports of one person, and there only what people chose "
                 "on their devices holds",

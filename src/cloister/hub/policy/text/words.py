@@ -54,7 +54,7 @@ def role_in_words(policy: Policy, role: Role, reader: str | None = None) -> dict
         parts = [f"{name}: {view_in_words(view, owner=True)}" for name, view in role.tables.items()]
         sees = "; ".join(parts) if reader is None else "a part of the tables"
     return {
-        "who": f"whoever asked and was granted it: {who}" if role.by_request else who,
+        "who": f"people who asked and were granted it: {who}" if role.by_request else who,
         "may": ", ".join(role.may),
         "purposes": ", ".join(role.purposes or policy.purposes),
         "sees": sees,

@@ -43,5 +43,5 @@ for (const button of document.querySelectorAll("button[data-copy]")) {
   });
 }
 
-// What went wrong comes first for whoever listens to the page.
+// What went wrong comes first for anyone who listens to the page.
 document.getElementById("problem")?.focus();

@@ -32,7 +32,9 @@ def told_making(synthetic: Any) -> dict[str, str]:
     if means:
         errors = ", ".join(f"{percent(float(error))} for {_columns(int(count))}" for count, error in means.items())
         margin = percent(float(side["expected error"]["margin of these means (95 %)"]))
-        facts["Expected error"] = f"{errors}, each ± {margin}: what the metadata file tells whoever gets the table."
+        facts["Expected error"] = (
+            f"{errors}, each ± {margin}: what the metadata file tells the person who gets the table."
+        )
     facts["Rules"] = _rules(side)
     receipt = side.get("receipt")
     facts["Receipt"] = "none" if receipt is None else "signed, in the metadata file: anybody can check what was paid."
