@@ -978,7 +978,7 @@ def _plain(kind):
         ("missing.csv", "there is no file"),
         (7, "cannot be opened"),
         ({}, "names one or more tables"),
-        (__file__, "cannot be told from its name"),
+        (__file__, "cannot be seen from the name"),
     ],
 )
 def test_a_source_that_cannot_be_opened_is_refused_in_words(source, words):

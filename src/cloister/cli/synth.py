@@ -159,7 +159,7 @@ def _checked(output: Path | None) -> Path:
     for path in (output, side_path(output)):
         if path.exists():
             raise click.UsageError(
-                f"{path} is there already, and was paid for. Choose another name, or move it away with what lies "
+                f"{path} is there already, and was paid for. Choose another name, or move it away with what is "
                 "beside it. Nothing was charged."
             )
     _writable(output)

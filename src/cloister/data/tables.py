@@ -255,7 +255,7 @@ def _add_file(engine: Any, name: str, path: Path, table: Table | None) -> None:
         engine.attach(path)
     else:
         endings = ", ".join((*_CSV, ".parquet", *_DUCKDB))
-        raise BadSource(f"what {path} holds cannot be told from its name. Name it with one of {endings}.")
+        raise BadSource(f"the kind of file cannot be seen from the name of {path}. Name it with one of {endings}.")
 
 
 def _arrow(frame: Any, table: Table | None) -> "pa.Table":

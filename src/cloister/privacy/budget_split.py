@@ -34,7 +34,7 @@ class BudgetShare:
         """Return a share of the spend."""
         portion = Fraction(share)
         if not 0 < portion <= 1:
-            raise BadLoss("a share of a spend lies above 0 and is at most 1.")
+            raise BadLoss("a share of a spend is above 0 and is at most 1.")
         return Loss(self.loss.measure, self.loss.amount * portion, relation=self.loss.relation)
 
     def of_a_row(self, rows: int) -> "BudgetShare":

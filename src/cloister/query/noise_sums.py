@@ -27,7 +27,7 @@ _MOST_POINTS = 2**15  # of the grid on each side of zero
 _FINE = 128  # points of the grid for each sigma or scale, at least
 _RARE = Fraction(1, 10**6)  # the law on a grid is exact to about 1e-12: rarer tails come from the other bounds
 _WRAPPED = Fraction(1, 10**10)  # most probability beyond the grid
-_ALLOWANCE = 2e-10  # what lies beyond the grid, and rounding in the Fourier transforms
+_ALLOWANCE = 2e-10  # what is beyond the grid, and rounding in the Fourier transforms
 _TRIED = np.linspace(0.002, 0.998, 499)  # points at which Chernoff's bound is tried: it holds at each
 
 

@@ -141,7 +141,7 @@ def _cuts(axis: Axis, column: Column, texts: Sequence[str]) -> list[Any]:
     low, high = (axis.number(end) for end in column.bounds)
     places = [axis.number(text) for text in texts]
     if not all(low <= position <= high for position in places):
-        raise BadBounds(f"a cut of {column.name} lies beyond its bounds, {column.bounds[0]} and {column.bounds[1]}.")
+        raise BadBounds(f"a cut of {column.name} is beyond its bounds, {column.bounds[0]} and {column.bounds[1]}.")
     return [axis.value(position) for position in places]
 
 

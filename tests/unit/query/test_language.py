@@ -23,7 +23,7 @@ from cloister.privacy.loss import epsilon, rho
 from cloister.privacy.noise import SeededSource
 from cloister.query.run import _look
 
-# Nothing here lies outside its bounds and nobody has more rows than count, so the exact integers are what SQL says.
+# Nothing here is outside its bounds and nobody has more rows than count, so the exact integers are what SQL says.
 DAY = dt.date(2026, 1, 1)
 N = 60
 VISITS = pa.table(

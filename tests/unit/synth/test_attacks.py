@@ -78,7 +78,7 @@ def test_marginals_are_counts_of_rows_and_missing_values_are_a_cell_of_their_own
             shape = [domain.shape[place] for place in one]
             at = np.ravel_multi_index(tuple(cells[inside][:, place] for place in one), shape)
             expected = np.bincount(at, weight[inside], minlength=math.prod(shape)).reshape(shape)
-            # A number that is none lies in the last bin for an engine, and in none for a frame.
+            # A number that is none is in the last bin for an engine, and in none for a frame.
             assert np.abs(survey.exact(one) - expected).sum() <= 2
 
 

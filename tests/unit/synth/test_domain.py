@@ -375,7 +375,7 @@ def test_a_range_that_ends_between_two_whole_numbers_or_days_is_read_alike_every
     axis, random, low = read_axis(column, bins), np.random.default_rng(1), column.bounds[0]
 
     def at(place):
-        """The value, or what lies between two values, so many steps from the lower bound."""
+        """The value, or what is between two values, so many steps from the lower bound."""
         if column.type == "integer":
             return low + place if place % 1 else low + int(place)
         start = datetime(low.year, low.month, low.day) + timedelta(days=place)

@@ -262,7 +262,7 @@ def test_a_copy_is_not_praised_for_keeping_more_than_everything(larger):
     verdict = gated(larger, negatives.copying(larger["real"]), most_rows=300)
     assert verdict.score.kept > 1.2
     (marginals,) = (one for one in verdict.checks if one.name == "marginals")
-    assert "100\u00a0% of what lies between columns is kept, and it is closer to these very rows" in marginals.reason
+    assert "100\u00a0% of what is between columns is kept, and it is closer to these very rows" in marginals.reason
 
 
 def test_a_correlation_that_is_far_off_is_told(tables):

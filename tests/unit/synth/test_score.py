@@ -159,7 +159,7 @@ def test_distances_by_hand():
     other = tiny(["f", "m", "m"], [33, 66, None], [True, True, True])
     there, back = closest(one, other)
     assert there == pytest.approx([math.sqrt((1 / 3) ** 2 / 3), 0.0])
-    # What is missing lies in the middle, and 3/4 beside it.
+    # What is missing is in the middle, and 3/4 beside it.
     assert back == pytest.approx([math.sqrt((1 / 3) ** 2 / 3), 0.0, math.sqrt(((2 / 3 - 1 / 2) ** 2 + 0.75) / 3)])
 
 

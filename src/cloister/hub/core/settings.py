@@ -22,7 +22,7 @@ def _setting(default: Any, meaning: str) -> Any:
 class Settings:
     """A hub's settings. Each is read from CLOISTER_ and its name in capitals, such as CLOISTER_FOLDER."""
 
-    folder: Path = _setting(Path("cloister-hub"), "where everything lies: database, ledger, sealed tables, keys, logs")
+    folder: Path = _setting(Path("cloister-hub"), "folder of everything: database, ledger, sealed tables, keys, logs")
     database_url: str = _setting("", "the hub's database; hub.db in the folder unless this names a PostgreSQL")
     ledger_url: str = _setting("", "the ledger; ledger.db in the folder unless this names a PostgreSQL")
     head_file: str = _setting("", "where the ledger's newest head is kept; best on another disk; head in the folder")

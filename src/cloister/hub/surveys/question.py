@@ -162,7 +162,7 @@ class SurveyQuestion:
         if self.type == "date" and not 2 <= len(self.choices) <= MOST_OPTIONS:
             raise BadForm(f"these days make {len(self.choices):,} periods; 2 to {MOST_OPTIONS} can be asked for.")
         if self.type == "number" and self.bounds[0] >= self.bounds[1]:
-            raise BadForm("a number lies between two bounds, the lower one first.")
+            raise BadForm("a number is between two bounds, the lower one first.")
         if self.type == "number" and any(max(abs(end.numerator), end.denominator) > _EXACT for end in self.bounds):
             raise BadForm("a number's bounds have at most 15 digits: browsers read no more of them exactly.")
 
@@ -294,7 +294,7 @@ def _levels(value: Any) -> tuple[PrivacyLevel, ...]:
     if any(len(level.epsilon) > _MOST_DIGITS for level in levels):
         raise BadForm("an epsilon has few digits, such as 0.5.")
     if any(not _LEAST_EPSILON <= Fraction(level.epsilon) <= _MOST_EPSILON for level in levels):
-        raise BadForm("the epsilon of a level lies between 0.001 and 50, such as 0.5.")
+        raise BadForm("the epsilon of a level is between 0.001 and 50, such as 0.5.")
     if not 1 <= len(levels) <= _MOST_LEVELS:
         raise BadForm(f"a question has 1 to {_MOST_LEVELS} levels, such as `strong 0.5`.")
     if "skipped" in {level.name for level in levels}:
@@ -328,7 +328,7 @@ def _day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise BadForm("a date lies between two days, written like 2026-01-31.") from None
+        raise BadForm("a date is between two days, written like 2026-01-31.") from None
 
 
 def period(day: date, step: str) -> str:
@@ -345,7 +345,7 @@ def _periods(first: date, last: date, step: str) -> tuple[str, ...]:
     if step not in PERIODS:
         raise BadForm(f"the period of a date is one of {', '.join(PERIODS)}.")
     if not first < last or (last - first).days > 366 * 200:
-        raise BadForm("a date lies between two days, the earlier one first, at most 200 years apart.")
+        raise BadForm("a date is between two days, the earlier one first, at most 200 years apart.")
     days = range((last - first).days + 1)
     return tuple(dict.fromkeys(period(first + timedelta(days=offset), step) for offset in days))
 

@@ -68,7 +68,7 @@ def read_features(names: Sequence[Any], categories: Any, bounds: Any, bins: int)
     """Read the features from the public facts of each column."""
     if isinstance(categories, int) and not isinstance(categories, bool):
         if not 1 <= categories <= _MOST:
-            raise BadSchema(f"a number of categories lies between 1 and {_MOST:,}.")
+            raise BadSchema(f"a number of categories is between 1 and {_MOST:,}.")
         categories = {name: range(categories) for name in names}
     elif categories is None or isinstance(categories, Mapping):
         categories = dict(categories or {})

@@ -285,7 +285,7 @@ class LocalNaiveBayes(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Privacy: post-processing, costs nothing.
         """
         if self.variance not in ("shared", "own") or not 0 < self.var_floor <= 1:
-            raise BadInput("variance is 'shared' or 'own', and var_floor lies above 0 and is at most 1.")
+            raise BadInput("variance is 'shared' or 'own', and var_floor is above 0 and is at most 1.")
         form = self.form()
         counts, strange = count(form, answers)
         self.estimates_: tuple[Estimate | None, ...] = estimates(form, counts)

@@ -162,7 +162,7 @@ def _number(mechanism: NumberMechanism, data: NDArray[Any]) -> Iterator[Sign]:
         return
     total = float(scores(mechanism, Reports(mechanism, data)).sum())
     farthest, spread = reach(mechanism)[1] + (high - low) / 2, mechanism.worst_variance
-    words = "the mean lies farther beyond the bounds than noise explains"
+    words = "the mean is farther beyond the bounds than noise explains"
     yield Sign("ends", n, bernstein(total - n * high, n, spread, farthest), 1, words)
     yield Sign("ends", n, bernstein(n * low - total, n, spread, farthest), 1, words)
     if isinstance(mechanism, LaplaceNumber):

@@ -287,9 +287,9 @@ class Axis:
             raise BadBounds(f"{self.name} is replaced by pseudonyms: nothing can be asked of it.")
         number = self.number(value)
         if self.type != "real" and not number.is_integer():
-            raise BadBounds(f"{value!r:.40} lies between two values of {self.name}. Name one of them, or a range.")
+            raise BadBounds(f"{value!r:.40} is between two values of {self.name}. Name one of them, or a range.")
         if not self.ends[0] <= number <= self.ends[-1]:
-            raise BadBounds(f"{value!r:.40} lies beyond the bounds of {self.name}. Look at the schema.")
+            raise BadBounds(f"{value!r:.40} is beyond the bounds of {self.name}. Look at the schema.")
         return int(np.searchsorted(np.array(self.ends[1:-1]), number, side="right"))
 
     def value(self, end: float) -> Any:

@@ -51,7 +51,7 @@ class Histogram(SyntheticTable):
             raise BadInput(f"{axis.name} has no order. Ask for values: .count({{{axis.name!r}: …}}).")
         first, last = axis.number(low), axis.number(high)
         if not first < last:
-            raise BadBounds("a range is low <= value < high, so low lies below high.")
+            raise BadBounds("a range is low <= value < high, so low is below high.")
         inside = axis.weights_of({"from": low, "below": high})
         error = self.standard_error * math.sqrt(float((inside**2).sum()))
         return ExpectedError(float((self.counts * inside).sum()), error, "noise")

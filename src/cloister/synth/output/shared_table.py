@@ -317,7 +317,7 @@ def read_table(path: str | os.PathLike[str]) -> HandedTable:
         side, content = side_path(table_path).read_bytes(), table_path.read_bytes()
     except OSError as error:
         raise BadSource(
-            f"{error.filename or table_path} cannot be read. A metadata file lies beside its table."
+            f"{error.filename or table_path} cannot be read. Keep the metadata file beside its table."
         ) from None
     return parse_table(content, side, "csv" if table_path.suffix.lower() == ".csv" else "parquet")
 

@@ -114,7 +114,7 @@ def smote(
             voted = votes.sum(axis=1).argmax(axis=1)
             points[:, j] = np.where(voted == len(side.labels), np.nan, voted)
     synthetic = decoded(real_rows.sides, points)
-    return NotPrivateTable(synthetic, "SMOTE", "Every row lies between two people who are alike.")
+    return NotPrivateTable(synthetic, "SMOTE", "Every row is between two people who are alike.")
 
 
 def decoded(sides: Sequence[EncodedRows], points: NDArray[Any]) -> pa.Table:

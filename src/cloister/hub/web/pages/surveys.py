@@ -161,7 +161,7 @@ def _end(text: str) -> float | None:
     except ValueError:
         raise BadForm("'Last day' is a day like 2026-12-31.") from None
     if last.year >= 9999:
-        raise BadForm("'Last day' lies at most ten years away.")
+        raise BadForm("'Last day' is at most ten years away.")
     return (last + timedelta(days=1)).timestamp()
 
 

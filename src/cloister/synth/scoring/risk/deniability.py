@@ -71,7 +71,7 @@ def deniable(
     """
     chances = np.asarray(likelihoods, dtype=np.float64)
     if chances.ndim != 1 or not 0 <= seed < len(chances) or not 0 < chances[seed] <= 1:
-        raise BadInput("likelihoods is one chance for each real row, and the seed's lies above 0.")
+        raise BadInput("likelihoods is one chance for each real row, and the seed's is above 0.")
     _check(k, gamma)
     with np.errstate(divide="ignore"):
         band = np.floor(-np.log(chances) / math.log(gamma) + 1e-12)
@@ -90,7 +90,7 @@ def loss_of_a_row(k: int, gamma: float, epsilon0: Number, delta: float) -> float
     _check(k, gamma)
     rate = float(rational(epsilon0, "epsilon0"))
     if rate <= 0 or not 0 < delta < 1:
-        raise BadInput("epsilon0 lies above 0, delta between 0 and 1.")
+        raise BadInput("epsilon0 is above 0, delta between 0 and 1.")
     t = min(k - 1, math.floor(k + math.log(delta) / rate))
     return rate + math.log1p(gamma / t) if t >= 1 else math.inf
 
@@ -115,7 +115,7 @@ def seeded_rows(
     """
     stay = float(keep)
     if not 0 < stay < 1 or rows < 1:
-        raise BadInput("keep lies between 0 and 1, and rows is at least 1.")
+        raise BadInput("keep is between 0 and 1, and rows is at least 1.")
     facts = only_table(schema if isinstance(schema, Schema) else Schema.load(schema), table)
     real_rows = read_rows(real, facts, sides_of(facts, None, 32))
     random = np.random.default_rng(seed)
@@ -148,4 +148,4 @@ def _points(rows: ScoreRows, codes: NDArray[Any]) -> NDArray[np.float64]:
 
 def _check(k: int, gamma: float) -> None:
     if isinstance(k, bool) or not isinstance(k, int) or k < 2 or not gamma > 1:
-        raise BadInput("k is a whole number of at least 2, and gamma lies above 1.")
+        raise BadInput("k is a whole number of at least 2, and gamma is above 1.")

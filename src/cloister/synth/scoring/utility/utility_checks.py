@@ -24,9 +24,7 @@ def uses(score: "Score", limits: Limits) -> Iterator[Check]:
         share = score.kept
         if share is None and (not score.rows["held back"] or (score.usefulness or 0.0) >= limits.usefulness):
             share = score.usefulness  # a bootstrap is a stricter reference than fresh rows: reaching it is good enough
-        reason = (
-            "too few rows tell how much of what lies between columns is kept" if share is None else kept_words(share)
-        )
+        reason = "too few rows tell how much of what is between columns is kept" if share is None else kept_words(share)
         yield Check(
             "marginals",
             "usefulness",
@@ -144,5 +142,5 @@ def notes(score: "Score") -> Iterator[Check]:
 
 def kept_words(kept: float) -> str:
     """Describe the kept share of the dependence between columns; a share well above 1 is reported as too close."""
-    text = f"{percent(min(1.0, max(0.0, kept)), 0)} of what lies between columns is kept"
+    text = f"{percent(min(1.0, max(0.0, kept)), 0)} of what is between columns is kept"
     return text if kept < _TOO_CLOSE else f"{text}, and it is closer to these very rows than fresh ones would be"
