@@ -83,6 +83,8 @@ _WEIGHTS = {
     ("GET", "/surveys/{name}/cross.svg"): 10,
     ("GET", "/surveys/{name}/model"): 10,
     ("GET", "/surveys/{name}/results"): 3,
+    ("GET", "/surveys/{name}/beside"): 10,
+    ("GET", "/surveys/{name}/beside.svg"): 10,
 }
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _URLENCODED = "application/x-www-form-urlencoded"
