@@ -22,6 +22,7 @@ PAGE = "cloister-page"  # the field in which a repeated form names its page
 _TYPED = ("checkbox", "file", "hidden", "image", "password", "radio", "reset", "submit")  # inputs without typed text
 _SECRET = ("one-time-code", "current-password", "new-password")  # autocomplete values of a field
 
+_ADDRESS = "data-address"  # attribute of a field for the address of tables, which may hold a password or a token
 _LONGEST = 1_000_000  # characters of a page
 _MOST_SIGNS = 20_000  # its tags and entities: each is a step of the parser
 
@@ -153,7 +154,8 @@ class Refill(HTMLParser):
             return text
         values = self._values.get(name, [])
         if tag == "input" and kind not in _TYPED and attributes.get("autocomplete") not in _SECRET and values:
-            return _tag(tag, {**attributes, "value": _without_password(values[-1])})
+            kept = _address_without_secret if _ADDRESS in attributes else _without_password
+            return _tag(tag, {**attributes, "value": kept(values[-1])})
         if tag == "input" and kind in ("checkbox", "radio"):
             return _tag(tag, _marked(attributes, "checked", attributes.get("value", "on") in values))
         if tag == "select":
@@ -217,3 +219,17 @@ def _without_password(text: str) -> str:
         text = re.sub(r"^(\s*[\w+.-]+://).*@", r"\1", text, flags=re.DOTALL)
         text = re.split(r"[?;]", text, maxsplit=1)[0]
     return re.sub(r"(?i)(\b(?:password|pwd)=)[^&\s]*", r"\1", text)
+
+
+def _address_without_secret(text: str) -> str:
+    """Return the address of tables if none of its parts can be a secret, else nothing.
+
+    What was refused may be misspelt in any way, so that nobody can say where a password begins. Only the path of a
+    folder and a server of Spark without options come back.
+
+    >>> _address_without_secret("/data/visits"), _address_without_secret("sc://host:15002")
+    ('/data/visits', 'sc://host:15002')
+    >>> _address_without_secret("postgresql:/ann:s3cret@host/visits")
+    ''
+    """
+    return text if re.fullmatch(r"(?!//)/[\w./ -]*|sc://[A-Za-z][\w.-]*(:\d{1,5})?/?", text.strip()) else ""

@@ -4,6 +4,7 @@ import html
 import re
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -210,6 +211,35 @@ def test_codes_and_passwords_inside_addresses_are_not_filled_in():
         assert "123456" not in out
         assert "ret" not in out
         assert "h" in re.search(r'name="t" value="([^"]*)"', out)[1]
+
+
+def connecting(world, visits_of):
+    """An owner who may connect tables that stay where they are."""
+    world.hub.settings = replace(world.hub.settings, connect_hosts="Hospital=db.example:5432")
+    return visits_of(world)("owner")
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["postgresql://ann:S3CRET@host:5432/db", "postgresql:/ann:S3CRET@host:5432/db", "jdbc:postgresql://ann:S3CRET@host/db",
+     "ann:S3CRET@host:5432/db", "//ann:S3CRET@host/db", "/ann:S3CRET@host/db", "postgresql://ann:S3CRET", "S3CRET",
+     "host=db user=ann password=S3CRET", "host=db user=ann password = S3CRET", "host=db password='my S3CRET'",
+     "postgresql ://ann:S3CRET@host/db", "sc://host:15002/;token=S3CRET", "sc:/host:15002/;token=S3CRET",
+     "host:15002/;token=S3CRET", "<postgresql://ann:S3CRET@host/db>", '"postgresql://ann:S3CRET@host/db"',
+     "postgresql://ann:pass@S3CRET", "sc://S3CRET@host", "sc://host/;S3CRET", "POSTGRES://ann:S3CRET@host/db"],
+)  # fmt: skip
+def test_an_address_that_may_hold_a_password_is_not_filled_in_however_it_is_misspelt(world, visits_of, address):
+    answer = connecting(world, visits_of).post("/datasets/visits/versions", address=address)
+    assert answer.status_code == 422
+    assert 'name="address"' in answer.text
+    assert "S3CRET" not in answer.text
+
+
+@pytest.mark.parametrize("address", ["/data/visits 2026/a.b", "sc://spark.example:15002", "sc://spark.example/"])
+def test_an_address_without_a_secret_is_filled_in(world, visits_of, address):
+    answer = connecting(world, visits_of).post("/datasets/visits/versions", address=address)
+    assert answer.status_code == 422
+    assert re.search(r'name="address"[^>]*value="([^"]*)"', answer.text)[1] == address
 
 
 def test_a_form_whose_database_was_busy_comes_back_filled_in(visit, monkeypatch):
