@@ -319,11 +319,13 @@ class Denied(HubRefused):
 
     Attributes:
         decision: the number of the decision recorded by the hub; 0 if no policy made it.
+        dataset: the name of the dataset whose policy it is.
     """
 
     code = "CLO-502"
     way_out = "Read the page behind 'why?'. Lower the spend if a limit says no; else ask the owner for access."
     decision = 0
+    dataset = ""
 
 
 class NotHere(HubRefused):

@@ -148,7 +148,14 @@ async def _refused(request: Request, error: Exception) -> Response:
         again.headers.update(headers)
         return again
     next_step = error.way_out if _for_program(request) else way_out(error)
-    return show(request, status, message, next_step, error.code, **headers)
+    return show(request, status, message, next_step, error.code, _why(error), **headers)
+
+
+def _why(error: CloisterError) -> str:
+    """Return the page that explains a policy's refusal; empty if it is none."""
+    if not isinstance(error, errors.Denied) or not error.decision:
+        return ""
+    return f"/datasets/{quote(error.dataset)}/why?decision={error.decision}"
 
 
 _TOLD = 10  # problems of a body: a body may have thousands

@@ -49,7 +49,7 @@ async def respond(request: Request, name: str, intake: Annotated[Intake, Depends
     def render() -> bytes:
         template = request.app.state.templates.get_template("respond.html")
         values = {"hub_name": request.app.state.hub.settings.name, **_values(known.survey, language)}
-        return template.render(values).encode()
+        return bytes(template.render(values), "utf-8")
 
     # The key has everything that the page depends on: nothing of a visitor but the language.
     key = "page", known.digest, survey.is_open(known.survey), language
