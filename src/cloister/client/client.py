@@ -24,12 +24,13 @@ from urllib.parse import quote, urlencode
 import pyarrow as pa
 
 from cloister.client.jobs import Finished, RemoteJob, RemotePlan, Waiting, of_form
-from cloister.client.label import question_digest
+from cloister.client.label import handed_request, question_digest
 from cloister.client.survey import RemoteSurvey
 from cloister.client.transport import Transport, drawn, form_data, send_file, shared_bar
 from cloister.client.wire import loss_to_text, plan_from_json
 from cloister.data.schema import Schema
-from cloister.privacy.errors import BadForm, BadLoss, BadSchema, NotNow
+from cloister.privacy.canonical import fingerprint
+from cloister.privacy.errors import BadForm, BadLoss, BadSchema, NotNow, ReceiptRejected
 from cloister.privacy.loss import Loss, check_loss
 from cloister.privacy.number import Number
 from cloister.privacy.receipt import Receipt
@@ -425,7 +426,11 @@ class RemoteDataset:
     def take(self, number: int, *, purpose: str = "") -> "HandedTable":
         """Download one of them with its metadata file; check both against the pinned key, or the key the hub names.
 
-        The hub certifies the charge, and that the file is as submitted: see `side["handed in"]`.
+        The hub certifies the charge, and that the file is as submitted: see `side["handed in"]`. Its receipt names the
+        dataset, the number and the file, and all of them are compared.
+
+        Raises:
+            ReceiptRejected: it is a genuine table of the hub, but not this one.
         """
         from cloister.synth.output.shared_table import parse_table
 
@@ -434,6 +439,15 @@ class RemoteDataset:
         content = self.client.transport.raw("GET", f"{path}/table?{words}")
         table = parse_table(content, json.dumps(of_form(reply.get("side"), dict)).encode())
         table.verify(self.client.owner_key or of_form(reply.get("key"), str), rows=True)
+        receipt = table.receipt
+        paid = {} if receipt is None else receipt.body
+        accounts = {line["account"] for line in paid.get("accounts", ())}
+        request = fingerprint(handed_request(int(number), str(table.side["sha256"])))
+        if (paid.get("request"), accounts) != (request, {self.name}):
+            raise ReceiptRejected(
+                f"the hub signed this table, but not as table {int(number)} that was handed in for {self.name}. "
+                "Do not use it; tell the hub's operator."
+            )
         return table
 
     def submit(self, kind: str, form: Mapping[str, Any], *, purpose: str = "") -> RemoteJob:

@@ -13,7 +13,16 @@ from cloister.privacy.errors import BadInput, ReceiptRejected
 from cloister.privacy.loss import Loss
 from cloister.privacy.signing import PublicKey
 
-__all__ = ["FORM", "PURPOSE", "check_label", "question_digest", "receipts_digest", "result_bytes", "result_digest"]
+__all__ = [
+    "FORM",
+    "PURPOSE",
+    "check_label",
+    "handed_request",
+    "question_digest",
+    "receipts_digest",
+    "result_bytes",
+    "result_digest",
+]
 
 FORM = "cloister-label/3"
 PURPOSE = b"cloister label\n"  # a signature on one kind of text must not be valid for another
@@ -34,6 +43,11 @@ def question_digest(dataset: str, kind: str, form: Mapping[str, Any], purpose: s
     """Return the digest of a request for a job, as it was sent: the client and the hub compute the same."""
     request = {"dataset": dataset, "kind": kind, "form": dict(form), "purpose": purpose}
     return fingerprint(json.dumps(request, sort_keys=True, separators=(",", ":")))
+
+
+def handed_request(number: int, digest: str, part: str = "") -> str:
+    """Return the request in the receipt of a table that its owner handed in: it names the job and the file."""
+    return f"job {number}\nhand in{part} {digest} made outside this hub"
 
 
 def receipts_digest(receipts: Sequence[str]) -> str:

@@ -41,9 +41,10 @@
     └── Unavailable           a required component is missing or failed
         ├── MissingExtra      CLO-401
         ├── StoreFailed       CLO-402
-        └── OwnerOnly         the cause is shown to the owner only
-            ├── EngineFailed  CLO-403
-            └── LookFailed    CLO-404
+        ├── OwnerOnly         the cause is shown to the owner only
+        │   ├── EngineFailed  CLO-403
+        │   └── LookFailed    CLO-404
+        └── HubBusy           CLO-405
 
 A message states the request, the rule, the value received and the remedy. It depends only on the request and on
 public facts: no message may contain a value read from a private table (tests/property/test_errors_keep_secrets.py).
@@ -71,6 +72,7 @@ __all__ = [
     "Denied",
     "EngineFailed",
     "HeadRejected",
+    "HubBusy",
     "HubRefused",
     "LedgerBroken",
     "LookFailed",
@@ -317,11 +319,13 @@ class Denied(HubRefused):
 
     Attributes:
         decision: the number of the decision recorded by the hub; 0 if no policy made it.
+        dataset: the name of the dataset whose policy it is.
     """
 
     code = "CLO-502"
     way_out = "Read the page behind 'why?'. Lower the spend if a limit says no; else ask the owner for access."
     decision = 0
+    dataset = ""
 
 
 class NotHere(HubRefused):
@@ -408,6 +412,13 @@ class LookFailed(OwnerOnly):
 
     code = "CLO-404"
     way_out = "Ask the owner to read the detail kept on the error (`owner_detail`)."
+
+
+class HubBusy(Unavailable):
+    """The hub is busy with other requests of the same person or address. Nothing was done."""
+
+    code = "CLO-405"
+    way_out = "Wait for your other requests to be answered, then try again."
 
 
 def catalogue() -> Iterator[type[CloisterError]]:

@@ -112,12 +112,19 @@ def find_job(session: Session, person: Person, job_id: int) -> Job:
     return job
 
 
-def result_of(session: Session, job: Job) -> dict[str, Any] | None:
-    """Load a job's result. A result that repeats an earlier one of the same user points to it."""
-    result = session.scalar(sa.select(Job.result).where(Job.id == job.id))
+def result_of(session: Session, job: Job, largest: int | None = None) -> dict[str, Any] | None:
+    """Load a job's result. A result that repeats an earlier one of the same user points to it.
+
+    Args:
+        session: a session.
+        job: the job.
+        largest: the most bytes of a result; a larger one is not loaded, and None is returned.
+    """
+    small = [] if largest is None else [sa.func.coalesce(Job.size, 0) <= largest]
+    result = session.scalar(sa.select(Job.result).where(Job.id == job.id, *small))
     if result is None or SAME not in result:
         return result
-    first = sa.select(Job.result).where(Job.id == result[SAME], Job.person_id == job.person_id)
+    first = sa.select(Job.result).where(Job.id == result[SAME], Job.person_id == job.person_id, *small)
     earlier = session.scalar(first)
     return None if earlier is None else {**earlier, "label": result["label"]}
 

@@ -3,6 +3,8 @@
 Files, unlike rows, can be written while the database is locked, and read without waiting for its writers.
 """
 
+import contextlib
+import math
 from pathlib import Path
 
 from cloister.hub.core.database import now
@@ -65,18 +67,25 @@ def note_failure(folder: Path) -> None:
 def failures(folder: Path) -> int:
     """Return how often workers failed in the last minute."""
     try:
-        lines = (folder / "workers" / _FAILURES).read_text(encoding="ascii").split()
-        return sum(float(line) > now() - _RECENT_S for line in lines)
-    except (OSError, ValueError):
+        lines = (folder / "workers" / _FAILURES).read_text(encoding="ascii", errors="replace").split()
+    except OSError:
         return 0
+    count = 0
+    for line in lines:
+        with contextlib.suppress(ValueError):  # half a line, of a process that was killed
+            count += float(line) > now() - _RECENT_S
+    return count
 
 
 def _beats(folder: Path) -> dict[str, float]:
     beats = {}
     try:
-        for path in (folder / "workers").iterdir():
-            if not path.name.startswith("."):
-                beats[path.name] = float(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):  # removed meanwhile, or there is no such folder yet
-        pass
+        paths = [path for path in (folder / "workers").iterdir() if not path.name.startswith(".")]
+    except OSError:  # there is no such folder yet
+        return {}
+    for path in paths:
+        with contextlib.suppress(OSError, ValueError):  # removed meanwhile, or no heartbeat: the others count
+            time = float(path.read_text(encoding="ascii"))
+            if math.isfinite(time):
+                beats[path.name] = time
     return beats

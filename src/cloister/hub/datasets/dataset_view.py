@@ -16,6 +16,7 @@ from cloister.hub.approvals.visibility import concerns, subject_of
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Dataset, Person, Version
 from cloister.hub.datasets.datasets import find, versions
+from cloister.hub.policy import recorded
 from cloister.hub.policy.conditions import Environment, Subject
 from cloister.hub.policy.decide import Verdict, allowed_purposes, decide
 from cloister.hub.policy.policy import SEE_SCHEMA, Policy
@@ -23,7 +24,7 @@ from cloister.hub.policy.versions import current
 from cloister.hub.policy.views import TableView, visible_schema
 from cloister.privacy.errors import BadPolicy, NotHere
 
-__all__ = ["DatasetView", "visible_datasets", "visible_dataset"]
+__all__ = ["DatasetView", "require_schema", "visible_dataset", "visible_datasets"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,25 @@ def visible_dataset(hub: Hub, session: Session, person: Person, name: str, envir
     if sight is None:
         raise NotHere("there is no such dataset.")
     return sight
+
+
+def require_schema(hub: Hub, person: Person, view: DatasetView, action: str, **facts: object) -> None:
+    """Require that the user may see the schema; record the decision.
+
+    Args:
+        hub: the hub.
+        person: the user.
+        view: the dataset as they see it.
+        action: what they do if they may, for the audit log.
+        facts: further facts for the log.
+
+    Raises:
+        Denied: they may not.
+    """
+    name, verdict = view.dataset.name, view.verdict
+    if verdict is not None:
+        recorded.require(hub, person, name, verdict, kind="schema", cost=None)
+    hub.audit.record(person.id, action, f"dataset/{name}", **facts, **(verdict.for_audit() if verdict else {}))
 
 
 def _shown(text: str, views: Mapping[str, TableView] | None) -> Schema:

@@ -7,8 +7,6 @@
 Nothing here can read a row: plans are made on tables without rows, and nothing can be charged.
 """
 
-import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -28,10 +26,10 @@ from cloister.hub.jobs.dataset_pool import PersonReleases, dataset_for_person, t
 from cloister.hub.jobs.job_ledger import ClosedBook
 from cloister.hub.jobs.job_types import Planned, kind_of
 from cloister.hub.jobs.trust_model import trust_model_of
-from cloister.hub.policy import cost, versions
+from cloister.hub.policy import cost, recorded, versions
 from cloister.hub.policy.decide import Environment, Subject, Verdict, decide
 from cloister.hub.policy.policy import SEE_SCHEMA, Policy
-from cloister.privacy.errors import BadPolicy, CloisterError, Denied, NotHere, NotNow, OverBudget, QueryRefused
+from cloister.privacy.errors import BadPolicy, CloisterError, NotHere, NotNow, OverBudget, QueryRefused
 from cloister.privacy.loss import Loss
 
 if TYPE_CHECKING:
@@ -53,10 +51,8 @@ __all__ = [
     "submit",
 ]
 
-DENIED, PLANNED = "work.denied", "work.planned"  # decisions in the audit log
 _MOST_QUEUED = 1000  # of one user's jobs: the queue is no storage
 _MOST_WAITING = 20  # of one user's jobs on one dataset that wait for a decision
-_SEALED = "sealed"  # in an entry of the audit log: what its user may read
 _MOST_PLAN = 200_000  # characters of a plan that are kept with its job
 
 
@@ -137,10 +133,9 @@ def plan(hub: "Hub", person: Person, order: JobOrder, passed: Passed | None = No
     if over is not None:
         notes.append(blocked)
         verdict = verdict.over(over[0], blocked)
-    number = hub.audit.record(
-        person.id, PLANNED, f"dataset/{order.dataset}", kind=order.kind, cost=planned.loss, own=planned.own,
-        **_for_audit(hub, person, order.dataset, verdict),
-    )  # fmt: skip
+    number = recorded.record(
+        hub, person, recorded.PLANNED, order.dataset, verdict, kind=order.kind, cost=planned.loss, own=planned.own
+    )
     return replace(planned, notes=tuple(notes), blocked=blocked, decision=number)
 
 
@@ -165,7 +160,9 @@ def submit(hub: "Hub", person: Person, order: JobOrder, passed: Passed | None = 
             return _enter(hub, session, person, access.dataset, order, passed)
     limit, error = over
     refused = verdict.over(limit, sentence_of(error))
-    error.decision = _denied(hub, person, order, refused, planned.own)
+    error.decision = recorded.record(
+        hub, person, recorded.DENIED, order.dataset, refused, kind=order.kind, cost=planned.own
+    )
     raise error
 
 
@@ -243,9 +240,11 @@ def pass_gate(hub: "Hub", person: Person, order: JobOrder) -> Passed:
         version = newest(session, dataset)
     opened = twins(hub).get(dataset, version, person)
     request = JobRequest(access.policy, access.number, access.subject, work, order.purpose, order.environment)
-    tables, verdict = authorise(
-        request, opened.data.schema, parameters, require=lambda outcome: _require(hub, person, order, outcome)
-    )
+
+    def require(outcome: Verdict, loss: Loss | None = None) -> None:
+        recorded.require(hub, person, order.dataset, outcome, kind=order.kind, cost=loss)
+
+    tables, verdict = authorise(request, opened.data.schema, parameters, require=require)
     user_rules = twins(hub).account(dataset, person)
     received = PersonReleases(hub, dataset.id, person.id)
     # No lock of the open version: an empty engine runs nothing and has no state, and the rest is copied.
@@ -266,7 +265,7 @@ def pass_gate(hub: "Hub", person: Person, order: JobOrder) -> Passed:
         )
     if planned.own.amount:  # a stored release is judged like a new one: it is new to this user
         verdict = request.decide(tables, planned.own)
-        _require(hub, person, order, verdict, planned.own)
+        require(verdict, planned.own)
     basis = basis_of(hub, version, tables, verdict)
     return Passed(access.number, parameters, planned, replace(verdict, view=None), basis, tables)
 
@@ -299,31 +298,6 @@ def _kept(planned: Planned) -> dict[str, Any]:
     if sum(map(len, planned.statements)) > _MOST_PLAN:
         return {**record, "statements": ["-- left out: too long to be kept with the job"]}
     return record
-
-
-def _require(hub: "Hub", person: Person, order: JobOrder, verdict: Verdict, loss: Loss | None = None) -> None:
-    try:
-        verdict.require()
-    except Denied as error:
-        error.decision = _denied(hub, person, order, verdict, loss)
-        raise
-
-
-def _denied(hub: "Hub", person: Person, order: JobOrder, verdict: Verdict, loss: Loss | None) -> int:
-    """Record a refusal; return its number, by which `recall` finds it."""
-    facts = _for_audit(hub, person, order.dataset, verdict)
-    return hub.audit.record(person.id, DENIED, f"dataset/{order.dataset}", kind=order.kind, cost=loss, **facts)
-
-
-def _for_audit(hub: "Hub", person: Person, dataset_name: str, verdict: Verdict) -> dict[str, Any]:
-    """Return a verdict for the audit log. Its sentences name tables, so they are sealed for the requesting user."""
-    packed = zlib.compress(json.dumps(verdict.reasons).encode())
-    text = hub.keys.seal(packed, _decision_label(person, dataset_name)).hex()
-    return {**verdict.for_audit(), _SEALED: [text[at : at + 2000] for at in range(0, len(text), 2000)]}
-
-
-def _decision_label(person: Person, dataset_name: str) -> str:
-    return f"a decision about person {person.id} and {dataset_name}"
 
 
 def _over(
@@ -410,12 +384,9 @@ def recall(
     with hub.database.reading() as session:
         _known(hub, session, person, dataset_name, environment)
         entry = session.get(AuditEntry, decision) if 0 < decision < 2**31 else None
-        about = (person.id, f"dataset/{dataset_name}")
-        if entry is None or (entry.person_id, entry.object) != about or entry.action not in (DENIED, PLANNED):
-            raise NotHere("there is no such decision about a request of yours.")
-    sealed = bytes.fromhex("".join(entry.detail[_SEALED]))
-    reasons = json.loads(zlib.decompress(hub.keys.open(sealed, _decision_label(person, dataset_name))))
-    verdict = Verdict.from_json({**entry.detail, "reasons": reasons})
+        verdict = None if entry is None else recorded.recalled(hub, person, dataset_name, entry)
+    if entry is None or verdict is None:
+        raise NotHere("there is no such decision about a request of yours.")
     hub.audit.record(person.id, "policy.explained", f"dataset/{dataset_name}", decision=decision, **verdict.for_audit())
     return verdict, entry
 

@@ -6,6 +6,7 @@ converted to shares with intervals. They cover different people, protected in di
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import sqrt
 from statistics import NormalDist
 from typing import Any
@@ -20,10 +21,13 @@ from cloister.hub.surveys.question_result import CONFIDENCE, QuestionResult
 from cloister.privacy.errors import NotHere
 from cloister.query.sql_text import parse
 
-__all__ = ["ComparedResult", "both", "fitting", "share_of"]
+__all__ = ["LONGEST_TEXT", "MOST_JOBS", "CentralCounts", "ComparedResult", "both", "counted", "fitting", "share_of"]
 
 _REACH = NormalDist().inv_cdf(0.5 + float(CONFIDENCE) / 2)
-_MOST_JOBS = 200
+MOST_JOBS = 200  # the newest are looked at
+LONGEST_TEXT = 2_000  # characters of SQL; longer ones are not looked at
+_MOST_CHARACTERS = 40_000  # of different texts; parsing takes a second at most
+_LARGEST_RESULT = 200_000  # bytes; a question has 400 choices at most
 _SAME = {"true": "yes", "false": "no", "1": "yes", "0": "no"}
 
 
@@ -42,70 +46,125 @@ class ComparedResult:
     n: float | None = None
 
 
-def fitting(session: Session, person: Person, found: QuestionResult) -> list[Job]:
-    """Return the user's finished queries that count by one column whose groups are the question's choices."""
-    if found.question.kind != "choice":
-        return []
+@dataclass(frozen=True, slots=True)
+class CentralCounts:
+    """Counts of people by the groups of one column, from the result of a query.
+
+    Attributes:
+        cells: for each group, case folded: the cell with the count and its interval.
+        confidence: the probability with which an interval holds the true count.
+    """
+
+    cells: Mapping[str, Mapping[str, Any]]
+    confidence: float
+
+    def shares(self, choices: Sequence[str]) -> dict[str, tuple[float, float, float]] | None:
+        """Return the shares of the choices among all that were counted in them; None if one is no group."""
+        names = {choice.casefold(): choice for choice in choices}
+        if len(names) < len(choices):
+            return None
+        cells = {}
+        for folded, choice in names.items():
+            others = (value for value, same in _SAME.items() if same == folded and value not in names)
+            group = next((value for value in (folded, *others) if value in self.cells), None)
+            if group is None:
+                return None
+            cells[choice] = self.cells[group]
+        return _shares(cells, self.confidence)
+
+
+def counted(session: Session, person: Person) -> list[tuple[Job, CentralCounts]]:
+    """Return the user's newest finished queries that count by one column, with their counts.
+
+    Each text is parsed once and each result is loaded once, within limits: for a page, not for one of its questions.
+    """
     done = sa.select(Job).where(Job.person_id == person.id, Job.kind == "query", Job.state == "done")
-    fits = []
-    for job in list(session.scalars(done.order_by(Job.id.desc()).limit(_MOST_JOBS))):
-        if not _may_fit(str(job.parameters.get("sql", ""))):
+    texts: set[str] = set()
+    results: dict[tuple[str, str], CentralCounts | None] = {}
+    counts = []
+    for job in list(session.scalars(done.order_by(Job.id.desc()).limit(MOST_JOBS))):
+        sql = _sql_of(job)
+        if len(sql) > LONGEST_TEXT or (sql not in texts and sum(map(len, texts)) + len(sql) > _MOST_CHARACTERS):
+            continue
+        texts.add(sql)
+        if not _counting(sql).by_one_column:
             continue  # without loading its result, which may be large
-        result = result_of(session, job)
-        session.expunge(job)
-        job.result = result
-        if result is not None and share_of(job, found.asked.choices) is not None:
-            fits.append(job)
-    return fits
+        key = sql, job.digest or f"job {job.id}"
+        if key not in results:
+            results[key] = _counts_of(sql, result_of(session, job, largest=_LARGEST_RESULT))
+        central = results[key]
+        if central is not None:
+            counts.append((job, central))
+    return counts
 
 
-def _may_fit(sql: str) -> bool:
-    """Return True if a query counts by one column; from its text alone."""
-    try:
-        (tree,) = parse(sql)[1]
-    except Exception:  # a text that cannot be parsed was never answered
-        return False
-    group = tree.args.get("group")
-    return group is not None and len(group.expressions) == 1 and any(True for _ in tree.find_all(exp.Count))
+def fitting(counts: Sequence[tuple[Job, CentralCounts]], compared: QuestionResult) -> list[Job]:
+    """Return the queries whose groups are the question's choices, of those that `counted` returned."""
+    if compared.question.kind != "choice":
+        return []
+    return [job for job, central in counts if central.shares(compared.asked.choices) is not None]
 
 
 def share_of(job: Job, choices: Sequence[str]) -> dict[str, tuple[float, float, float]] | None:
     """Return the shares of the choices among all that were counted in them; None if the query does not fit."""
-    result = job.result or {}
+    central = _counts_of(_sql_of(job), job.result)
+    return None if central is None else central.shares(choices)
+
+
+def _sql_of(job: Job) -> str:
+    return str(job.parameters.get("sql", ""))
+
+
+def _counts_of(sql: str, result: Mapping[str, Any] | None) -> CentralCounts | None:
+    """Return the counts in the result of a query; None if it has none by one column."""
+    result = result or {}
     columns, rows = result.get("columns", []), result.get("rows", [])
     groups = [index for index, column in enumerate(columns) if not column.get("number")]
-    sql = str(job.parameters.get("sql", ""))
-    alone = len(columns) == 2
-    counts = [
-        index for index, column in enumerate(columns) if column.get("number") and _counts(sql, column["name"], alone)
+    counting, alone = _counting(sql), len(columns) == 2
+    numbers = [
+        index
+        for index, column in enumerate(columns)
+        if column.get("number") and counting.is_count(column["name"], alone)
     ]
-    if not isinstance(rows, list) or len(groups) != 1 or not counts:
+    if not isinstance(rows, list) or len(groups) != 1 or not numbers:
         return None
-    group, number = groups[0], counts[0]
-    wanted = {choice.casefold(): choice for choice in choices}
-    cells: dict[str, Mapping[str, Any]] = {}
-    for row in rows:
-        value = str(row[group].get("value")).casefold()
-        name = wanted.get(value) or wanted.get(_SAME.get(value, ""))
-        if name is not None:
-            cells[name] = row[number]
-    if len(cells) < len(choices):
-        return None
-    return _shares({name: cells[name] for name in choices}, float(result.get("confidence", 0.95)))
+    group, number = groups[0], numbers[0]
+    cells = {str(row[group].get("value")).casefold(): row[number] for row in rows}
+    return CentralCounts(cells, float(result.get("confidence", 0.95)))
 
 
-def _counts(sql: str, column: str, alone: bool) -> bool:
-    """Return True if a column of an answer is a count; an unnamed one is, if it is the only number."""
+@dataclass(frozen=True, slots=True)
+class _Counting:
+    """What a query counts, from its text alone.
+
+    Attributes:
+        by_one_column: True if it counts and groups by one column.
+        names: of its columns that are counts, case folded.
+        unnamed: True if one of them has no alias.
+    """
+
+    by_one_column: bool = False
+    names: frozenset[str] = frozenset()
+    unnamed: bool = False
+
+    def is_count(self, column: str, alone: bool) -> bool:
+        """Return True if a column of an answer is a count; an unnamed one is, if it is the only number."""
+        return column.casefold() in self.names or (alone and self.unnamed)
+
+
+@lru_cache(maxsize=500)
+def _counting(sql: str) -> _Counting:
     try:
         (tree,) = parse(sql)[1]
     except Exception:  # a text that cannot be parsed was never answered
-        return False
-    for index, selected in enumerate(tree.selects if isinstance(tree, exp.Select) else ()):
-        named = selected.alias_or_name or f"column_{index}"
-        counting = isinstance(selected.unalias(), exp.Count)
-        if counting and (named.casefold() == column.casefold() or (alone and not selected.alias)):
-            return True
-    return False
+        return _Counting()
+    if not isinstance(tree, exp.Select):
+        return _Counting()
+    group = tree.args.get("group")
+    by_one = group is not None and len(group.expressions) == 1 and any(True for _ in tree.find_all(exp.Count))
+    counts = [(index, select) for index, select in enumerate(tree.selects) if isinstance(select.unalias(), exp.Count)]
+    names = frozenset((select.alias_or_name or f"column_{index}").casefold() for index, select in counts)
+    return _Counting(by_one, names, any(not select.alias for _, select in counts))
 
 
 def _shares(counts: Mapping[str, Mapping[str, Any]], confidence: float) -> dict[str, tuple[float, float, float]] | None:
@@ -131,7 +190,7 @@ def _shares(counts: Mapping[str, Mapping[str, Any]], confidence: float) -> dict[
 
 
 def both(
-    session: Session, person: Person, found: QuestionResult, number: int
+    session: Session, person: Person, compared: QuestionResult, number: int
 ) -> tuple[Job, ComparedResult, ComparedResult]:
     """Return a question and one of the user's queries, side by side.
 
@@ -141,8 +200,8 @@ def both(
     job = find_job(session, person, number)
     if job.person_id != person.id or job.kind != "query" or job.state != "done":
         raise NotHere("there is no such answer of yours.")
-    central = share_of(job, found.asked.choices) if found.question.kind == "choice" else None
-    if central is None or found.finding is None:
+    central = share_of(job, compared.asked.choices) if compared.question.kind == "choice" else None
+    if central is None or compared.finding is None:
         raise NotHere("this answer does not count people by the choices of the question.")
-    local = {row["value"]: (row["raw"], row["low"], row["high"]) for row in found.rows()}
-    return job, ComparedResult("survey (local)", local, found.n), ComparedResult("release (central)", central)
+    local = {row["value"]: (row["raw"], row["low"], row["high"]) for row in compared.rows()}
+    return job, ComparedResult("survey (local)", local, compared.n), ComparedResult("release (central)", central)

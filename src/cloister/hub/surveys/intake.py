@@ -27,14 +27,14 @@ from cloister.hub.core.database import now
 from cloister.hub.core.models import Refusal, SeenReport, Submission, Survey
 from cloister.hub.surveys import proof
 from cloister.hub.surveys.ballots import accept
-from cloister.hub.surveys.survey import asked_of, collection, find, is_open
+from cloister.hub.surveys.survey import asked_of, collection, digest_of, find, is_open
 from cloister.local.survey.envelope import canonical, pack
 from cloister.privacy.errors import NotNow, StoreFailed
 
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
 
-__all__ = ["MOST_BYTES", "Intake", "SentReports", "read"]
+__all__ = ["MOST_BYTES", "Intake", "KnownSurvey", "SentReports", "read"]
 
 _LOG = logging.getLogger("cloister.hub.surveys")
 MOST_BYTES = 512 * 1024
@@ -60,6 +60,14 @@ class SentReports:
     digest: str
     levels: Mapping[str, str]
     marks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSurvey:
+    """Survey as a process knows it for a moment, and the digest of all facts that respondents get."""
+
+    survey: Survey
+    digest: str
 
 
 class BadSubmission(ValueError):
@@ -135,7 +143,7 @@ class Intake:
         self._writer = ThreadPoolExecutor(1, "intake")
         self._queue: list[tuple[int, int, SentReports | str, asyncio.Future[str]]] = []
         self._busy = False
-        self._known: dict[str, tuple[float, Survey]] = {}
+        self._known: dict[str, tuple[float, KnownSurvey]] = {}
 
     async def take(self, name: str, raw: bytes) -> dict[str, Any]:
         """Store a submission; return its signed receipt when it is durable.
@@ -149,7 +157,8 @@ class Intake:
         if not is_open(survey):
             raise NotNow("this survey takes no more answers.")
         try:
-            sent = read(survey, raw)
+            # In a thread: a submission to a large survey takes milliseconds.
+            sent = await asyncio.get_running_loop().run_in_executor(None, read, survey, raw)
         except BadSubmission as bad:
             await self._put(survey, bad.reason)
             raise
@@ -165,19 +174,23 @@ class Intake:
 
     async def survey(self, name: str) -> Survey:
         """Return the survey, at most a second old."""
+        return (await self.known(name)).survey
+
+    async def known(self, name: str) -> KnownSurvey:
+        """Return the survey and the digest of its facts, at most a second old."""
         cached = self._known.get(name)
         if cached is None or now() - cached[0] > _KNOWN_S:
-            survey = await asyncio.get_running_loop().run_in_executor(None, self._find, name)
-            cached = self._known[name] = now(), survey
+            known = await asyncio.get_running_loop().run_in_executor(None, self._find, name)
+            cached = self._known[name] = now(), known
         return cached[1]
 
-    def _find(self, name: str) -> Survey:
+    def _find(self, name: str) -> KnownSurvey:
         with self.hub.database.reading() as session:
             survey = find(session, name)
         # Certifying every mechanism takes seconds: here, in a thread, and not later in the event loop.
         collection(survey)
         asked_of(survey)
-        return survey
+        return KnownSurvey(survey, digest_of(survey))
 
     async def _put(self, survey: Survey, sent: SentReports | str) -> str:
         if len(self._queue) >= _WAITING:

@@ -3,6 +3,7 @@
 The questions are fixed when a survey opens: every respondent has answered exactly these.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,7 @@ __all__ = [
     "close",
     "collection",
     "create",
+    "digest_of",
     "find",
     "find_own",
     "is_open",
@@ -113,7 +115,7 @@ def change(hub: "Hub", session: Session, survey: Survey, facts: Mapping[str, Any
         session: a writing transaction.
         survey: the draft.
         facts: title, about, purpose, consent, language, target, ends (seconds since 1970), invited, lasting, asked (a
-            list of questions as `Asked.read` takes them).
+            list of questions as `SurveyQuestion.read` takes them).
     """
     require_draft(survey)
     _set(survey, facts)
@@ -364,7 +366,23 @@ def _collection(questions: bytes) -> Collection:
 
 def public(survey: Survey) -> dict[str, Any]:
     """Return the facts for a respondent's device: everything it needs, nothing about any person."""
-    questions = asked_of(survey)
+    return {
+        **_facts(survey),
+        "open": is_open(survey),
+        "questions": [
+            {**question.to_json(), "choices": list(question.choices), "question": description}
+            for question, description in zip(asked_of(survey), survey.questions, strict=True)
+        ],
+    }
+
+
+def digest_of(survey: Survey) -> str:
+    """Return the SHA-256 of everything that `public` depends on, except for the time."""
+    facts = {**_facts(survey), "state": survey.state, "asked": survey.asked, "questions": survey.questions}
+    return hashlib.sha256(canonical(facts)).hexdigest()
+
+
+def _facts(survey: Survey) -> dict[str, Any]:
     return {
         "name": survey.name,
         "title": survey.title,
@@ -374,14 +392,9 @@ def public(survey: Survey) -> dict[str, Any]:
         "language": survey.language,
         "by": survey.owner.organisation.name if survey.owner.organisation else survey.owner.name,
         "wave": survey.wave,
-        "open": is_open(survey),
         "ends": survey.ends,
         "target": survey.target,
         "lasting": survey.lasting,
         "invited": survey.invited,
         "ballots": survey.ballot_public,
-        "questions": [
-            {**question.to_json(), "choices": list(question.choices), "question": description}
-            for question, description in zip(questions, survey.questions, strict=True)
-        ],
     }

@@ -14,6 +14,7 @@ from starlette.formparsers import MultiPartParser
 from starlette.staticfiles import StaticFiles
 
 from cloister import local
+from cloister.hub.core.cache import Cache
 from cloister.hub.surveys.intake import Intake
 from cloister.hub.users.rate_limits import Limiter
 from cloister.hub.web import api, pages, problems, respondent
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["create_app"]
 
 _HERE = Path(__file__).parent
+_SURVEY_PAGES = 32 * 1024 * 1024  # bytes of respondents' pages in memory; the largest page has 2 MB
 
 # A file in a form stays in memory, so that no row is written to a disk unsealed.
 MultiPartParser.spool_max_size = FILE_BODY
@@ -65,12 +67,13 @@ def create_app(hub: "Hub") -> FastAPI:
     app.state.limiter = Limiter(_share(hub.settings.requests_per_minute, hub), 60)
     app.state.templates = _templates()
     app.state.intake = Intake(hub)
-    app.state.answers = Limiter(hub.settings.answers_per_minute, 60)
+    app.state.answers = Limiter(_share(hub.settings.answers_per_minute, hub), 60)
+    app.state.survey_pages = Cache(_SURVEY_PAGES)
     problems.install(app)
     app.mount("/static/local", Modules(directory=Path(local.__file__).parent / "client"), "local")
     app.mount("/static", StaticFiles(directory=_HERE / "static"), "static")
     # First, since routes are tried in order and most requests may be these. No `guard`: a respondent has no account,
-    # gets no cookie, and sends none.
+    # gets no cookie, and sends none. Their rate and turns are in `respondent.answers.slowed`.
     for router in _routers(respondent):
         app.include_router(router, include_in_schema=False)
     for router in _routers(api):

@@ -83,6 +83,8 @@ _WEIGHTS = {
     ("GET", "/surveys/{name}/cross.svg"): 10,
     ("GET", "/surveys/{name}/model"): 10,
     ("GET", "/surveys/{name}/results"): 3,
+    ("GET", "/surveys/{name}/beside"): 10,
+    ("GET", "/surveys/{name}/beside.svg"): 10,
 }
 _SAFE = ("GET", "HEAD", "OPTIONS")
 _URLENCODED = "application/x-www-form-urlencoded"
@@ -240,13 +242,23 @@ def _fields(body: bytes) -> list[tuple[str, str | UploadFile]]:
 
 
 async def guard(request: Request, here: Annotated[Visitor, Depends(visitor)]) -> None:
-    """Check, before every route, that a request that changes something comes from our own page or carries a token.
+    """Wait for a turn before every route: one person, or one address of strangers, holds a part of the threads at most.
 
-    Then wait for a turn: one person, or one address of strangers, holds a part of the threads at most.
+    Then check that a request that changes something comes from our own page or carries a token.
     """
-    await _check_source(request, here)
+    await _receive_form(request, here)
     if (request.method, getattr(request.scope.get("route"), "path", "")) not in _WAITS:
         await take_turn(request, here.key)
+    await _check_source(request, here)
+    request.state.source_checked = True
+
+
+async def _receive_form(request: Request, visitor: Visitor) -> None:
+    """Receive a form before it is this visitor's turn, so that a slow sender holds none. It is not parsed here."""
+    if request.method in _SAFE or not _kind(request).startswith(_URLENCODED):
+        return
+    if len(await request.body()) > _STRANGERS_FORM and visitor.person is None:
+        raise UploadRefused(f"a form of a visitor who is not signed in has at most {_STRANGERS_FORM // 1024} KB.")
 
 
 async def _check_source(request: Request, visitor: Visitor) -> None:
@@ -264,8 +276,6 @@ async def _check_source(request: Request, visitor: Visitor) -> None:
         raise Denied("this was sent from another site's page.")
     csrf = request.headers.get("x-csrf", "")
     kind = _kind(request)
-    if visitor.person is None and kind.startswith(_URLENCODED) and len(await request.body()) > _STRANGERS_FORM:
-        raise UploadRefused(f"a form of a visitor who is not signed in has at most {_STRANGERS_FORM // 1024} KB.")
     if kind.startswith("multipart/form-data"):
         if visitor.person is None:
             raise SignInFailed("only people who are signed in send files.")  # before a stranger's file fills the memory
@@ -296,7 +306,9 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
             **values,
         }
     )
-    if request.method == "POST" and status >= 400:
+    if (
+        request.method == "POST" and status >= 400 and template != "error.html"
+    ):  # which has no form, and is drawn anywhere
         words = refilled(request, words)
     response = HTMLResponse(words, status)
     stranger = getattr(request.state, "stranger", "")

@@ -11,14 +11,15 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from sqlalchemy.exc import DataError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import Message
 
 from cloister.hub.core.logs import error_facts
-from cloister.hub.web.context import page
+from cloister.hub.web.context import Visitor, page
 from cloister.hub.web.refill import Refill, page_of, referer, sent_by
-from cloister.hub.web.turns import give_turn
+from cloister.hub.web.turns import INNER, has_turn
 from cloister.privacy import errors
 from cloister.privacy.errors import CloisterError
 
@@ -147,7 +148,14 @@ async def _refused(request: Request, error: Exception) -> Response:
         again.headers.update(headers)
         return again
     next_step = error.way_out if _for_program(request) else way_out(error)
-    return show(request, status, message, next_step, error.code, **headers)
+    return show(request, status, message, next_step, error.code, _why(error), **headers)
+
+
+def _why(error: CloisterError) -> str:
+    """Return the page that explains a policy's refusal; empty if it is none."""
+    if not isinstance(error, errors.Denied) or not error.decision:
+        return ""
+    return f"/datasets/{quote(error.dataset)}/why?decision={error.decision}"
 
 
 _TOLD = 10  # problems of a body: a body may have thousands
@@ -225,22 +233,46 @@ async def _form_again(request: Request, status: int, error: CloisterError) -> Re
     if request.method != "POST" or status not in _KEPT or sent is None or _for_program(request):
         return None
     page_path = page_of(request)
-    give_turn(request)  # the page below takes one
-    words, cookies = await _get(request, page_path) if page_path else ("", [])
-    if not words:
+    if not page_path or not _may_show(request, unquote(urlsplit(page_path).path)):
         return None
-    notice = request.app.state.templates.get_template("parts.html").module.refusal(error, title_of(status))
-    filled = Refill(urlsplit(page_path).path, request.url.path, sent, page_path, notice).of(words)
+    words, cookies = await _get(request, page_path)
+    filled = await run_in_threadpool(_filled, request, sent, page_path, words, error, status) if words else None
+    if filled is None:
+        return None
     response = HTMLResponse(filled, status)
     response.raw_headers.extend((b"set-cookie", raw) for raw in cookies)  # its CSRF token may belong to a new visit
     return response
+
+
+_NO_FORMS = ("/s/", "/api/", "/static/")  # what lies there has no form that is sent to a page of the hub
+
+
+def _may_show(request: Request, path: str) -> bool:
+    """Return True if the page at this path may be rendered for a refused form: it costs as much as a visit to it.
+
+    The request has its turn, and its sender has an account or a CSRF token of this hub.
+    """
+    visitor: Visitor | None = getattr(request.state, "visitor", None)
+    if visitor is None or not has_turn(request) or path.startswith(_NO_FORMS):
+        return False
+    return visitor.session is not None or getattr(request.state, "source_checked", False)
+
+
+def _filled(
+    request: Request, sent: list[tuple[str, str]], page_path: str, words: str, error: CloisterError, status: int
+) -> str | None:
+    notice = request.app.state.templates.get_template("parts.html").module.refusal(error, title_of(status))
+    return Refill(urlsplit(page_path).path, request.url.path, sent, page_path, notice).of(words)
 
 
 _SAME = ("type", "asgi", "http_version", "scheme", "client", "server")  # of a request within the same visit
 
 
 async def _get(request: Request, address: str) -> tuple[str, list[bytes]]:
-    """Return the response to this visitor at an address of this hub, if that is a page, and its cookies."""
+    """Return the response to this visitor at an address of this hub, if that is a page, and its cookies.
+
+    It is made under the turn of the refused request, and counted as one more.
+    """
     parts = urlsplit(address)
     dropped = (b"content-length", b"content-type", b"transfer-encoding")
     scope = {
@@ -250,6 +282,7 @@ async def _get(request: Request, address: str) -> tuple[str, list[bytes]]:
         "raw_path": parts.path.encode(),
         "query_string": parts.query.encode(),
         "root_path": "",
+        INNER: True,
         "headers": [(name, value) for name, value in request.scope["headers"] if name not in dropped],
     }
     body, status, kind, cookies = bytearray(), 0, b"", list[bytes]()

@@ -2,6 +2,7 @@
 
 a handler draws its page again ─► page() fills the form in                  (context.py)
 a handler only raises          ─► the page the form was on, filled in       (problems.py)
+the page is long, or has no such form; a stranger's wrong CSRF token        ─► the problem alone
 """
 
 import re
@@ -20,6 +21,10 @@ __all__ = ["PAGE", "Refill", "page_of", "referer", "refilled", "sent_by"]
 PAGE = "cloister-page"  # the field in which a repeated form names its page
 _TYPED = ("checkbox", "file", "hidden", "image", "password", "radio", "reset", "submit")  # inputs without typed text
 _SECRET = ("one-time-code", "current-password", "new-password")  # autocomplete values of a field
+
+_ADDRESS = "data-address"  # attribute of a field for the address of tables, which may hold a password or a token
+_LONGEST = 1_000_000  # characters of a page
+_MOST_SIGNS = 20_000  # its tags and entities: each is a step of the parser
 
 
 def sent_by(request: Request) -> list[tuple[str, str]] | None:
@@ -42,11 +47,11 @@ def referer(request: Request) -> str:
 
 
 def refilled(request: Request, words: str) -> str:
-    """Return a page that answers a refused form, with that form filled in as it was sent."""
+    """Return a page that answers a refused form, with that form filled in as it was sent; as it is if that is long."""
     sent = sent_by(request)
     if sent is None:
         return words
-    return Refill(request.url.path, request.url.path, sent, page_of(request)).of(words)
+    return Refill(request.url.path, request.url.path, sent, page_of(request)).of(words) or words
 
 
 class Refill(HTMLParser):
@@ -72,9 +77,19 @@ class Refill(HTMLParser):
         self._wanted, self._opened = -1, list[int]()
         self._out: list[str] | None = None
 
-    def of(self, words: str) -> str:
-        """Fill in the form that sends to this address; of several, the one with the fields that were sent."""
+    def of(self, words: str) -> str | None:
+        """Fill in the form that sends to this address; of several, the one with the fields that were sent.
+
+        In a thread: a long page takes some tenths of a second.
+
+        Returns:
+            The page; None if it has no form that sends to this address, or is too long to be read.
+        """
+        if len(words) > _LONGEST or words.count("<") + words.count("&") > _MOST_SIGNS:
+            return None
         self._read(words)
+        if not self._forms:
+            return None
         self._wanted, self._out = self._sent_one(), []
         self._opened = self._folds[self._wanted] if self._wanted >= 0 else []
         self._forms, self._folds, self._names = [], [], []
@@ -139,7 +154,8 @@ class Refill(HTMLParser):
             return text
         values = self._values.get(name, [])
         if tag == "input" and kind not in _TYPED and attributes.get("autocomplete") not in _SECRET and values:
-            return _tag(tag, {**attributes, "value": _without_password(values[-1])})
+            kept = _address_without_secret if _ADDRESS in attributes else _without_password
+            return _tag(tag, {**attributes, "value": kept(values[-1])})
         if tag == "input" and kind in ("checkbox", "radio"):
             return _tag(tag, _marked(attributes, "checked", attributes.get("value", "on") in values))
         if tag == "select":
@@ -203,3 +219,17 @@ def _without_password(text: str) -> str:
         text = re.sub(r"^(\s*[\w+.-]+://).*@", r"\1", text, flags=re.DOTALL)
         text = re.split(r"[?;]", text, maxsplit=1)[0]
     return re.sub(r"(?i)(\b(?:password|pwd)=)[^&\s]*", r"\1", text)
+
+
+def _address_without_secret(text: str) -> str:
+    """Return the address of tables if none of its parts can be a secret, else nothing.
+
+    What was refused may be misspelt in any way, so that nobody can say where a password begins. Only the path of a
+    folder and a server of Spark without options come back.
+
+    >>> _address_without_secret("/data/visits"), _address_without_secret("sc://host:15002")
+    ('/data/visits', 'sc://host:15002')
+    >>> _address_without_secret("postgresql:/ann:s3cret@host/visits")
+    ''
+    """
+    return text if re.fullmatch(r"(?!//)/[\w./ -]*|sc://[A-Za-z][\w.-]*(:\d{1,5})?/?", text.strip()) else ""

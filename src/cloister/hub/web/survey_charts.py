@@ -23,7 +23,7 @@ def shares(
     """Draw shares of values: a bar for the projected share, a point with its interval for the measured one.
 
     Args:
-        rows: as `Found.rows` gives them.
+        rows: as `QuestionResult.rows` gives them.
         ordered: True if the values have a natural order: then many of them are placed along an axis.
         theme: light or dark.
         size: of the page.

@@ -245,6 +245,38 @@ def test_an_owner_hands_a_table_in_and_a_user_takes_it(visits, served, owner, tm
         other.dataset("visits", purpose=PURPOSE).take(number)
 
 
+def test_a_genuine_table_of_another_job_or_number_is_not_taken(visits, served, owner, tmp_path):
+    """Somebody between the two answers with other tables that the hub signed."""
+    path, numbers = tmp_path / "mine.parquet", []
+    with cl.open(pa.table(hospital(300)), schema=SCHEMA, budget=cl.rho(1), ledger=tmp_path, name="mine") as data:
+        key = data.account.book.key.public
+        for rows in (60, 61):
+            synth.independent(data, spend=cl.rho("0.001"), rows=rows, columns=["ward"]).to_parquet(path)
+            numbers.append(owner.dataset("visits").hand_in(path, key=key))
+    form = {"method": "independent", "table": "visits", "columns": ["ward"], "rows": 20, "spend": cl.rho("0.001")}
+    job = visits.submit("synthesise", form)
+    job.synthetic(wait_s=120)
+    record = visits.client.get(f"/api/jobs/{job.id}")
+    of_a_job = {"side": record["result"]["side"], "key": record["result"]["key"]}
+    content_of_a_job = visits.client.transport.raw("GET", f"/api/jobs/{job.id}/table")
+    with Client(served[1], served[2]["user"], owner_key=served[0].key.public) as between:
+        json_of, raw_of = between.transport.json, between.transport.raw
+        mine = between.dataset("visits", purpose=PURPOSE)
+        assert mine.take(numbers[0]).to_arrow().num_rows == 60
+
+        def swapped(path):
+            return path.replace(f"/tables/{numbers[0]}", f"/tables/{numbers[1]}")
+
+        between.transport.json = lambda method, path, body=None: json_of(method, swapped(path), body)
+        between.transport.raw = lambda method, path, *more, **named: raw_of(method, swapped(path), *more, **named)
+        with pytest.raises(ReceiptRejected, match=f"not as table {numbers[0]}"):
+            mine.take(numbers[0])
+        between.transport.json = lambda *_: of_a_job
+        between.transport.raw = lambda *_, **__: content_of_a_job
+        with pytest.raises(ReceiptRejected, match="not as table"):
+            mine.take(job.id)
+
+
 def test_a_table_signed_by_another_key_is_not_taken(served, shared):
     other = SigningKey.create().public
     form = {"method": "independent", "columns": ["ward"], "rows": 20, "spend": cl.rho("0.001")}

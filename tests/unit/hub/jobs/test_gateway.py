@@ -1,7 +1,10 @@
 """The gateway: who may, what it would cost, who has to agree; and what a job leaves behind."""
 
+import html
 import itertools
 import json
+import re
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -368,6 +371,56 @@ def test_a_verdict_is_explained_and_written_down(hospital_hub):
     assert verdict.allowed
     assert verdict.rule == "researchers"
     assert len(actions(hospital_hub, "policy.explained")) == 1
+
+
+MAY = "    may: [see schema, query, profile]"
+ONE_THING = [(f"{who}\n{MAY}", f"{who}\n    may: [{operation}]") for who, operation in (
+    ("who: {organisations: [University]}", "query"), ("who: {people: [cleo@college.example]}", "see schema"),
+)]  # fmt: skip
+ROUTES = [
+    ("ada", "/api/datasets/visits/schema"), ("ada", "/api/datasets/visits/mock/visits"),
+    ("ada", "/datasets/visits/schema"), ("ada", "/datasets/visits/mock/visits"), ("ada", "/work/query/visits"),
+    ("cleo", "/api/datasets/visits/schema"), ("cleo", "/api/datasets/visits/mock/visits"),
+    ("cleo", "/datasets/visits/schema"), ("cleo", "/datasets/visits/mock/visits"), ("cleo", "/work/query/visits"),
+    ("cleo", "/work/train/visits"), ("cleo", "/api/datasets/visits/tables"), ("cleo", "/datasets/visits/tables"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("who", "path"), ROUTES)
+def test_every_decision_is_written_down_and_why_shows_that_decision(hospital_hub, visits_of, who, path):
+    hospital_hub.publish(change=ONE_THING)
+    visit = visits_of(hospital_hub)(who)
+    before = len(hospital_hub.rows(sa.select(AuditEntry)))
+    answer = (visit.api if path.startswith("/api") else visit.web).get(path)
+    entries = hospital_hub.rows(sa.select(AuditEntry).order_by(AuditEntry.number))[before:]
+    decisions = [entry for entry in entries if "allowed" in entry.detail]
+    assert len(decisions) == 1
+    decided = decisions[0]
+    assert (decided.person_id, decided.object) == (hospital_hub.people[who].id, "dataset/visits")
+    assert decided.detail["allowed"] is (answer.status_code == 200)
+    assert decided.detail["policy"] == 2
+    assert "ward" not in json.dumps({**decided.detail, "sealed": None})
+    if answer.status_code == 200:
+        return
+    assert answer.status_code == 403
+    assert decided.action == "work.denied"
+    if not path.startswith("/api"):
+        link = html.unescape(re.search(r'href="([^"]*/why[^"]*)"', answer.text)[1])
+        assert link == f"/datasets/visits/why?decision={decided.number}"
+    why = visit.web.get(f"/datasets/visits/why?decision={decided.number}")
+    assert why.status_code == 200
+    assert decided.detail["operation"] in why.text
+
+
+def test_no_module_of_the_web_refuses_without_writing_it_down():
+    """`Verdict.require` is called by `policy.recorded`, and by workers, whose jobs end with an entry of their own."""
+    root = Path(gateway.__file__).parents[1]
+    callers = {
+        str(path.relative_to(root))
+        for path in root.rglob("*.py")
+        if re.search(r"\w*verdict\w*\.require\(\)|Verdict\.require\b", path.read_text(encoding="utf-8"))
+    }
+    assert callers == {"policy/recorded.py", "jobs/authorise.py"}
 
 
 amounts = st.sampled_from(["0.001", "0.004", "0.01", "0.02", "0.05", "0.1", "0.3"])

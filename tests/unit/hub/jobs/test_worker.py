@@ -446,3 +446,30 @@ def test_rows_that_an_older_version_spilled_are_removed_and_nothing_else(tmp_pat
         "cloister-ledger-x",
         "cloister-new12345",
     ]
+
+
+def test_a_heartbeat_that_cannot_be_read_hides_no_other(tmp_path, monkeypatch):
+    for name in ("a", "m", "z"):
+        heartbeats.beat(tmp_path, name)
+    workers = tmp_path / "workers"
+    (workers / "b").write_bytes(b"\xff half")
+    (workers / "c").write_text("")
+    (workers / "d").mkdir()
+    (workers / "e").write_text("nan")
+    (workers / "f").write_text("inf")
+    for order in (sorted, lambda paths: sorted(paths, reverse=True)):
+        with monkeypatch.context() as patch:
+            listed = order(workers.iterdir())
+            patch.setattr(type(tmp_path), "iterdir", lambda _, listed=listed: iter(listed))
+            assert heartbeats.living(tmp_path) == ["a", "m", "z"]
+            assert heartbeats.last(tmp_path) == pytest.approx(time.time(), abs=60)
+    heartbeats.tidy(tmp_path)
+    assert heartbeats.living(tmp_path) == ["a", "m", "z"]
+
+
+def test_a_failure_that_was_half_written_hides_no_other(tmp_path):
+    for _ in range(3):
+        heartbeats.note_failure(tmp_path)
+    with (tmp_path / "workers" / ".failures").open("ab") as file:
+        file.write(b"17\xff\n")
+    assert heartbeats.failures(tmp_path) == 3

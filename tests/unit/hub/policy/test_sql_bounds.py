@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 import cloister
 from cloister.hub.policy.views import expression, tables_in
-from cloister.hub.surveys.comparison import _counts, _may_fit
+from cloister.hub.surveys.comparison import _counting
 from cloister.hub.users import tokens
 from cloister.hub.web.app import create_app
 from cloister.privacy.errors import QueryRefused
@@ -64,8 +64,8 @@ def test_a_question_that_would_be_read_for_ever_is_refused(name, hospital_hub):
         ask(sql, lambda *_: None)
     with pytest.raises(QueryRefused):
         hospital_hub.plan("ada", sql)
-    assert not _may_fit(sql)
-    assert not _counts(sql, "n", True)
+    assert not _counting(sql).by_one_column
+    assert not _counting(sql).is_count("n", True)
 
 
 def test_tables_of_a_question_are_looked_for_within_the_same_limits():

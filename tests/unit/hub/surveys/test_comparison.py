@@ -3,8 +3,13 @@
 from types import SimpleNamespace
 
 import pytest
+from fastapi.testclient import TestClient
 
+from cloister.hub.approvals.visibility import result_of
+from cloister.hub.core.models import Job
 from cloister.hub.surveys import comparison, results
+from cloister.hub.users import sessions
+from cloister.hub.web.app import create_app
 from cloister.privacy.errors import NotHere
 
 WARDS = ["cardiology", "oncology", "surgery", "maternity", "emergency", "geriatrics"]
@@ -93,10 +98,11 @@ def test_a_finished_count_by_the_same_choices_is_offered_and_laid_beside(town):
     world, survey, counted = town
     with world.hub.database.reading() as session:
         read = results.read(world.hub, session, survey)
-        assert [one.id for one in comparison.fitting(session, world.ada, read.found["ward"])] == [counted.id]
-        assert comparison.fitting(session, world.ada, read.found["back"]) == []
-        assert comparison.fitting(session, world.ada, read.found["hours"]) == []
-        assert comparison.fitting(session, world.cleo, read.found["ward"]) == []
+        counts = comparison.counted(session, world.ada)
+        assert [job.id for job in comparison.fitting(counts, read.found["ward"])] == [counted.id]
+        assert comparison.fitting(counts, read.found["back"]) == []
+        assert comparison.fitting(counts, read.found["hours"]) == []
+        assert comparison.counted(session, world.cleo) == []
         found, here, central = comparison.both(session, world.ada, read.found["ward"], counted.id)
     assert found.id == counted.id
     assert list(here.shares) == list(central.shares)
@@ -111,3 +117,70 @@ def test_somebody_elses_answer_cannot_be_laid_beside(town):
         for number in (0, -1, 3, 2, 10**12):  # Ben's, one without groups, and none
             with pytest.raises(NotHere):
                 comparison.both(session, world.ada, read.found["ward"], number)
+
+
+def finished(world, texts, rows=None, size=100):
+    """Put finished queries of Ada's into the store, without asking them."""
+    cells = rows or [[{"value": name}, {"value": 10, "low": 8, "high": 12}] for name in ("no", "yes")]
+    columns = [{"name": "g", "number": False}, {"name": "n", "number": True}]
+    dataset = world.dataset()
+    with world.hub.database.writing() as session:
+        for sql in texts:
+            session.add(
+                Job(kind="query", dataset_id=dataset.id, person_id=world.ada.id, purpose="x", parameters={"sql": sql},
+                    policy_number=1, state="done", result={"columns": columns, "rows": cells}, size=size)
+            )  # fmt: skip
+
+
+def asked_page(world, survey):
+    with world.hub.database.writing() as session:
+        secret, _ = sessions.begin(session, world.hub.settings, world.ada, complete=True)
+    web = TestClient(create_app(world.hub), headers={"cookie": f"cloister-session={secret}"})
+    return web.get(f"/surveys/{survey.name}/beside")
+
+
+def test_a_page_parses_each_text_once_and_loads_each_result_once(answered, hospital_hub, monkeypatch):
+    asked = [{"id": f"q{number}", "type": "yes_no", "text": f"Number {number}?"} for number in range(12)]
+    survey = answered(asked, [{f"q{number}": ("no", "light") for number in range(12)} for _ in range(30)])
+    texts = [f"SELECT g, COUNT(*) AS n FROM t WHERE x > {number} GROUP BY g" for number in range(5)]
+    finished(hospital_hub, texts * 4)
+    parsed, loaded = [], []
+    parse, load = comparison.parse, comparison.result_of
+    monkeypatch.setattr(comparison, "parse", lambda sql: [parsed.append(sql), parse(sql)][1])
+    monkeypatch.setattr(
+        comparison, "result_of", lambda session, job, **more: [loaded.append(job.id), load(session, job, **more)][1]
+    )
+    comparison._counting.cache_clear()
+    page = asked_page(hospital_hub, survey)
+    assert page.status_code == 200
+    assert page.text.count("Number") >= 12
+    assert sorted(parsed) == sorted(texts)
+    assert len(loaded) == len(set(loaded)) == 20
+
+
+def test_texts_and_results_that_a_comparison_looks_at_have_limits(hospital_hub, monkeypatch):
+    short = [f"SELECT g, COUNT(*) AS n FROM t WHERE x > {number} GROUP BY g" for number in range(5)]
+    dense = [f"SELECT g, COUNT(*) AS n FROM t WHERE x IN ({','.join(['1'] * length)},{length}) GROUP BY g"
+             for length in range(900, 960)]  # fmt: skip
+    long = f"SELECT g, COUNT(*) AS n FROM t WHERE x IN ({','.join(['1'] * 3000)}) GROUP BY g"
+    finished(hospital_hub, short[:1], size=10**6)
+    finished(hospital_hub, [*dense, *short[1:], long])
+    parsed, parse = [], comparison.parse
+    monkeypatch.setattr(comparison, "parse", lambda sql: [parsed.append(sql), parse(sql)][1])
+    comparison._counting.cache_clear()
+    with hospital_hub.hub.database.reading() as session:
+        offered = [job.parameters["sql"] for job, _ in comparison.counted(session, hospital_hub.ada)]
+    assert set(short[1:]) <= set(offered)
+    assert short[0] not in offered  # its result is large
+    assert long not in parsed
+    assert sum(map(len, parsed)) <= 40_000
+
+
+def test_a_repeated_result_is_looked_at_by_the_size_of_the_first(hospital_hub):
+    world = hospital_hub
+    numbers = [world.submit("ada").id, world.submit("ada").id]
+    assert world.work() == ["done"] * 2
+    with world.hub.database.reading() as session:
+        job = session.get(Job, numbers[1])
+        assert result_of(session, job, largest=10**6) == result_of(session, job)
+        assert result_of(session, job, largest=10) is None

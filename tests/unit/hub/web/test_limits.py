@@ -11,9 +11,10 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
 
 from cloister.hub.approvals.visibility import SAME
-from cloister.hub.core.models import Job, Notice, Request
+from cloister.hub.core.models import Job, Notice, Request, Survey
 from cloister.hub.core.settings import Settings
 from cloister.hub.jobs import gateway
 from cloister.hub.surveys import survey as surveys
@@ -21,7 +22,9 @@ from cloister.hub.surveys.question import SurveyQuestion
 from cloister.hub.users import sessions, sign_in, tokens, user_actions
 from cloister.hub.users.passwords import seal
 from cloister.hub.users.rate_limits import Limiter
+from cloister.hub.web import turns
 from cloister.hub.web.app import create_app
+from cloister.hub.web.respondent import page as respondent_page
 from cloister.hub.web.security import BodyLimit, KnownHosts, NoSurprises
 from cloister.privacy.errors import BadForm, NotHere, NotNow, OverBudget, QueryRefused, SignInFailed, TooMany
 
@@ -100,8 +103,11 @@ def test_costly_requests_count_as_several(world_maker, tmp_path):
 
 
 def test_all_processes_together_grant_no_more_than_the_limit(tmp_path, hospital_hub):
-    hospital_hub.hub.settings = Settings(folder=tmp_path, web_processes=4, requests_per_minute=100)
+    hospital_hub.hub.settings = Settings(
+        folder=tmp_path, web_processes=4, requests_per_minute=100, answers_per_minute=40
+    )
     assert create_app(hospital_hub.hub).state.limiter.most == 25
+    assert create_app(hospital_hub.hub).state.answers.most == 10
     limiter = Limiter(10, clock=lambda: 0.0)
     limiter.check("a", 10)
     with pytest.raises(TooMany):
@@ -235,8 +241,6 @@ def test_files_carry_their_token_beside_the_body(hospital_hub):
 
 
 def test_forms_are_parsed_only_after_rights_are_checked(hospital_hub, monkeypatch):
-    from starlette.requests import Request as HttpRequest
-
     def never(self, *_, **__):
         raise AssertionError("the form was read")
 
@@ -322,8 +326,32 @@ def test_commas_in_a_text_are_no_members(hospital_hub):
     assert "the policy has a problem" in answer.text
 
 
+async def ask(app, path="/api/surveys", token="", address="192.0.2.1", form=b"", **more):
+    """Ask the application on the running event loop; its status, headers and body."""
+    sent, method = [], "POST" if form else "GET"
+
+    async def receive():
+        return {"type": "http.request", "body": form, "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    headers = [(name.encode(), value.encode()) for name, value in more.items()]
+    headers += [(b"authorization", f"Bearer {token}".encode())] * bool(token)
+    headers += [(b"content-type", FORM["content-type"].encode())] * bool(form)
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": headers}
+    await app({**scope, "root_path": "", "scheme": "http", "client": (address, 1)}, receive, send)
+    body = b"".join(message.get("body", b"") for message in sent[1:])
+    return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}, body
+
+
+def secrets_of(world, *names):
+    with world.hub.database.writing() as session:
+        return [tokens.make(session, world.people[name], "t", ["read", "work"], 3) for name in names]
+
+
 def test_one_person_holds_a_part_of_the_threads_only(hospital_hub, monkeypatch):
-    """Forty slow requests of Ada are under way; Ben is answered at once."""
+    """Sixty slow requests of Ada are under way; Ben is answered at once."""
     hold, app, begun = threading.Event(), create_app(hospital_hub.hub), []
 
     def slow(session, person):
@@ -333,35 +361,144 @@ def test_one_person_holds_a_part_of_the_threads_only(hospital_hub, monkeypatch):
         return []
 
     monkeypatch.setattr(surveys, "mine", slow)
-    with hospital_hub.hub.database.writing() as session:
-        secrets = {who: tokens.make(session, hospital_hub.people[who], "t", ["read"], 3) for who in ("ada", "ben")}
+    ada, ben = secrets_of(hospital_hub, "ada", "ben")
 
-    async def get(who):
-        status = []
-
-        async def receive():
-            return {"type": "http.request", "body": b"", "more_body": False}
-
-        async def send(message):
-            status.append(message.get("status"))
-
-        told = [(b"authorization", f"Bearer {secrets[who]}".encode())]
-        scope = {"type": "http", "method": "GET", "path": "/api/surveys", "query_string": b"", "headers": told}
-        await app({**scope, "root_path": "", "scheme": "http", "client": ("127.0.0.1", 1)}, receive, send)
-        return status[0]
-
-    async def ask():
-        many = [asyncio.create_task(get("ada")) for _ in range(60)]
+    async def flood():
+        many = [asyncio.create_task(ask(app, token=ada)) for _ in range(60)]
         await asyncio.sleep(2)
         held = len(begun)
-        other = await asyncio.wait_for(get("ben"), 10)
+        status, *_ = await asyncio.wait_for(ask(app, token=ben), 10)
         hold.set()
-        return held, other, set(await asyncio.gather(*many))
+        return held, status, {status for status, *_ in await asyncio.gather(*many)}
 
     try:
-        assert asyncio.run(ask()) == (10, 200, {200})
+        assert asyncio.run(flood()) == (10, 200, {200})
     finally:
         hold.set()
+
+
+def test_a_request_that_waits_too_long_for_its_turn_is_answered_with_503_and_when_to_come_back(
+    hospital_hub, monkeypatch
+):
+    hold, app = threading.Event(), create_app(hospital_hub.hub)
+    monkeypatch.setattr(surveys, "mine", lambda *_: [hold.wait(30), []][1])
+    monkeypatch.setattr(turns, "WAIT_S", 0.3)
+    (ada,) = secrets_of(hospital_hub, "ada")
+
+    async def flood():
+        many = [asyncio.create_task(ask(app, token=ada)) for _ in range(10)]
+        await asyncio.sleep(1)
+        late = await asyncio.wait_for(ask(app, token=ada), 10)
+        hold.set()
+        return late, {status for status, *_ in await asyncio.gather(*many)}, (await ask(app, token=ada))[0]
+
+    try:
+        (status, headers, body), others, after = asyncio.run(flood())
+    finally:
+        hold.set()
+    assert status == 503
+    assert int(headers["retry-after"]) > 0
+    assert json.loads(body)["code"] == "CLO-405"
+    assert (others, after) == ({200}, 200)
+
+
+@pytest.fixture
+def survey_page(hospital_hub, answered):
+    """A hub with a survey, and what is asked of it."""
+    answered([{"id": "well", "type": "yes_no", "text": "Well?"}], [])
+    return create_app(hospital_hub.hub)
+
+
+def test_pages_of_a_survey_asked_from_one_address_hold_a_part_of_the_threads_only(
+    hospital_hub, survey_page, monkeypatch
+):
+    """Sixty strangers of one address wait for a page that is slow to render; others are answered at once."""
+    hold, loops, values = threading.Event(), [], respondent_page._values
+
+    def slow(*facts):
+        loops.append(threading.current_thread() is threading.main_thread())
+        hold.wait(30)
+        return values(*facts)
+
+    monkeypatch.setattr(respondent_page, "_values", slow)
+    (ben,) = secrets_of(hospital_hub, "ben")
+
+    async def flood():
+        many = [asyncio.create_task(ask(survey_page, "/s/sleep", address="192.0.2.9")) for _ in range(60)]
+        await asyncio.sleep(2)
+        quick = [ask(survey_page, token=ben), ask(survey_page, "/sign-in"), ask(survey_page, "/s/sleep/survey.json")]
+        others = [status for status, *_ in await asyncio.wait_for(asyncio.gather(quick[0], quick[1]), 10)]
+        hold.set()
+        others.append((await quick[2])[0])
+        return others, {status for status, *_ in await asyncio.gather(*many)}
+
+    try:
+        assert asyncio.run(flood()) == ([200, 200, 200], {200})
+    finally:
+        hold.set()
+    assert loops == [False]  # off the event loop, and once for all
+
+
+def test_respondents_wait_for_the_turn_of_their_address_among_its_other_strangers(
+    hospital_hub, survey_page, monkeypatch
+):
+    monkeypatch.setattr(turns, "WAIT_S", 0.3)
+    taken = {}
+
+    async def flood():
+        lines, ends = {}, asyncio.Event()
+
+        async def hold():
+            async def app(scope, receive, send):
+                await turns.take_turn(HttpRequest(scope), "address/192.0.2.9")
+                await ends.wait()
+
+            held = turns.Turns(app)
+            held.lines = lines
+            await held({"type": "http"}, None, None)
+
+        served = survey_page.build_middleware_stack()
+        survey_page.middleware_stack = served
+        inner = served
+        while not isinstance(inner, turns.Turns):
+            inner = inner.app
+        inner.lines = lines
+        many = [asyncio.create_task(hold()) for _ in range(10)]
+        await asyncio.sleep(0.1)
+        for path in ("/s/sleep", "/s/sleep/survey.json"):
+            taken[path] = (await ask(survey_page, path, address="192.0.2.9"))[0]
+        taken["other"] = (await ask(survey_page, "/s/sleep", address="192.0.2.8"))[0]
+        taken["form"] = (await ask(survey_page, "/sign-in", address="192.0.2.9", form=b"csrf=x&email=a"))[0]
+        ends.set()
+        await asyncio.gather(*many)
+        taken["after"] = (await ask(survey_page, "/s/sleep", address="192.0.2.9"))[0]
+        assert not lines
+
+    asyncio.run(flood())
+    assert taken == {"/s/sleep": 503, "/s/sleep/survey.json": 503, "other": 200, "form": 503, "after": 200}
+
+
+def test_a_survey_is_rendered_once_and_the_page_holds_nothing_of_a_visitor(hospital_hub, survey_page, monkeypatch):
+    calls, values = [], respondent_page._values
+    monkeypatch.setattr(respondent_page, "_values", lambda *facts: [calls.append(facts[1]), values(*facts)][1])
+    web = TestClient(survey_page)
+    web.cookies.set("cloister-session", "marked-session")
+    web.cookies.set("cloister-visit", "marked-visit" * 4)
+    marked = {"authorization": "Bearer clo_marked", "x-csrf": "marked", "referer": "http://testserver/marked"}
+    first = web.get("/s/sleep?lang=de&secret=marked", headers={**marked, "user-agent": "marked"})
+    assert "marked" not in first.text
+    plain = TestClient(survey_page).get("/s/sleep", headers={"accept-language": "de"})
+    assert plain.content == first.content
+    assert "set-cookie" not in {*first.headers, *plain.headers}
+    assert TestClient(survey_page).get("/s/sleep", headers={"accept-language": "fr"}).content != first.content
+    assert calls == ["de", "fr"]
+    facts = web.get("/s/sleep/survey.json")
+    assert facts.json() == surveys.public(hospital_hub.rows(sa.select(Survey))[0])
+    with hospital_hub.hub.database.writing() as session:
+        surveys.close(hospital_hub.hub, session, surveys.find(session, "sleep"))
+    survey_page.state.intake._known.clear()  # kept for a second
+    assert web.get("/s/sleep?lang=de").content != first.content
+    assert web.get("/s/sleep/survey.json").json()["open"] is False
 
 
 def test_a_body_that_does_not_come_is_given_up(monkeypatch):

@@ -2,6 +2,9 @@
 
 import html
 import re
+import threading
+import time
+from dataclasses import replace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -10,6 +13,7 @@ from sqlalchemy.exc import OperationalError
 from cloister.hub.datasets import datasets
 from cloister.hub.jobs import limits
 from cloister.hub.policy import versions
+from cloister.hub.web import problems
 from cloister.hub.web.app import create_app
 from cloister.hub.web.refill import Refill
 from cloister.privacy.loss import rho
@@ -209,6 +213,35 @@ def test_codes_and_passwords_inside_addresses_are_not_filled_in():
         assert "h" in re.search(r'name="t" value="([^"]*)"', out)[1]
 
 
+def connecting(world, visits_of):
+    """An owner who may connect tables that stay where they are."""
+    world.hub.settings = replace(world.hub.settings, connect_hosts="Hospital=db.example:5432")
+    return visits_of(world)("owner")
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["postgresql://ann:S3CRET@host:5432/db", "postgresql:/ann:S3CRET@host:5432/db", "jdbc:postgresql://ann:S3CRET@host/db",
+     "ann:S3CRET@host:5432/db", "//ann:S3CRET@host/db", "/ann:S3CRET@host/db", "postgresql://ann:S3CRET", "S3CRET",
+     "host=db user=ann password=S3CRET", "host=db user=ann password = S3CRET", "host=db password='my S3CRET'",
+     "postgresql ://ann:S3CRET@host/db", "sc://host:15002/;token=S3CRET", "sc:/host:15002/;token=S3CRET",
+     "host:15002/;token=S3CRET", "<postgresql://ann:S3CRET@host/db>", '"postgresql://ann:S3CRET@host/db"',
+     "postgresql://ann:pass@S3CRET", "sc://S3CRET@host", "sc://host/;S3CRET", "POSTGRES://ann:S3CRET@host/db"],
+)  # fmt: skip
+def test_an_address_that_may_hold_a_password_is_not_filled_in_however_it_is_misspelt(world, visits_of, address):
+    answer = connecting(world, visits_of).post("/datasets/visits/versions", address=address)
+    assert answer.status_code == 422
+    assert 'name="address"' in answer.text
+    assert "S3CRET" not in answer.text
+
+
+@pytest.mark.parametrize("address", ["/data/visits 2026/a.b", "sc://spark.example:15002", "sc://spark.example/"])
+def test_an_address_without_a_secret_is_filled_in(world, visits_of, address):
+    answer = connecting(world, visits_of).post("/datasets/visits/versions", address=address)
+    assert answer.status_code == 422
+    assert re.search(r'name="address"[^>]*value="([^"]*)"', answer.text)[1] == address
+
+
 def test_a_form_whose_database_was_busy_comes_back_filled_in(visit, monkeypatch):
     stranger, page = visit("stranger"), "/datasets/visits/requests"
 
@@ -239,14 +272,74 @@ def test_the_only_form_is_filled_in_though_its_hidden_version_is_newer():
     assert 'name="after" value="2"' in out
 
 
-def test_a_stranger_whose_page_was_too_old_gets_a_page_that_works(world):
+def test_a_stranger_whose_page_was_too_old_gets_a_link_to_a_page_that_works(world, monkeypatch):
     web = TestClient(create_app(world.hub), follow_redirects=False, headers={"accept": "text/html"})
     sent = {"email": "ada@university.example", "password": "wrong horse battery", "csrf": "old"}
-    answer = web.post("/sign-in", data=sent, headers={"referer": "http://testserver/sign-in"})
+    with monkeypatch.context() as patch:
+        patch.setattr("cloister.hub.web.problems._get", None)  # no page is rendered for it
+        answer = web.post("/sign-in", data=sent, headers={"referer": "http://testserver/sign-in?next=/datasets"})
     assert answer.status_code == 403
-    fresh = re.search(r'name="csrf" value="([^"]+)"', answer.text)[1]
-    answer = web.post("/sign-in", data={**sent, "csrf": fresh})  # with the cookie that came with the page
+    assert "Load the page again" in answer.text
+    link = re.search(r'href="(/sign-in[^"]*)">Back to the page', answer.text)[1]
+    fresh = re.search(r'name="csrf" value="([^"]+)"', web.get(link).text)[1]
+    answer = web.post("/sign-in", data={**sent, "csrf": fresh})
     assert answer.status_code != 403
+
+
+def test_a_signed_in_person_whose_page_was_too_old_gets_it_back_with_what_was_typed(visit):
+    page, fields = "/datasets/visits/requests", {"role": "guests", "purpose": "health-research", "text": "To count."}
+    stranger = visit("stranger")
+    headers = {"referer": f"http://testserver{page}", "accept": "text/html"}
+    answer = stranger.web.post(page, data={**fields, "csrf": "old"}, headers=headers)
+    assert answer.status_code == 403
+    assert "To count.</textarea>" in answer.text
+
+
+@pytest.mark.parametrize("page", ["/s/sleep", "/%73/sleep", "/s%2Fsleep", "/trust", "/datasets", "/api/me", "/nowhere"])
+def test_only_a_page_with_the_form_that_was_sent_is_shown_again(visit, page, answered):
+    answered([{"id": "q", "type": "yes_no", "text": "Well?"}], [])
+    asked = {"role": "none", "purpose": "health-research", "text": "To count visits."}
+    answer = visit("stranger").post("/datasets/visits/requests", **asked, **{"cloister-page": page})
+    assert answer.status_code == 422
+    assert len(answer.text) < 10_000
+    assert "To count visits." not in answer.text
+    assert "Well?" not in answer.text
+    assert 'id="problem"' not in answer.text
+
+
+def test_a_long_page_is_not_filled_in_again():
+    form = '<form action="/a"><input name="t"></form>'
+    sent = [("t", "mine")]
+    assert 'value="mine"' in Refill("/page", "/a", sent, "/page").of("<p>x</p>" * 5_000 + form)
+    for more in ("<p>x</p>" * 20_000, "&amp;" * 30_000, "x" * 2_000_000):
+        began = time.process_time()
+        assert Refill("/page", "/a", sent, "/page").of(more + form) is None
+        assert time.process_time() - began < 0.1
+
+
+def test_a_refused_form_is_filled_in_off_the_event_loop_and_under_its_turn(visit, monkeypatch):
+    threads, loops, inner = [], [], []
+    fill, get = Refill.of, problems._get
+
+    def note(self, words):
+        threads.append(threading.get_ident())
+        return fill(self, words)
+
+    async def within(request, address):
+        loops.append(threading.get_ident())
+        inner.append([line.requests for line in request.scope["cloister.turns"].values()])
+        answer = await get(request, address)
+        inner.append([line.requests for line in request.scope["cloister.turns"].values()])
+        return answer
+
+    monkeypatch.setattr(Refill, "of", note)
+    monkeypatch.setattr(problems, "_get", within)
+    page = "/datasets/visits/requests"
+    answer = sent_from(visit("stranger"), page, page, role="none", purpose="health-research", text="To count.")
+    assert answer.status_code == 422
+    assert "To count.</textarea>" in answer.text
+    assert set(threads).isdisjoint(loops)
+    assert inner == [[1], [1]]
 
 
 def test_a_form_in_json_is_flat(world, visit):

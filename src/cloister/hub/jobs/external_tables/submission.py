@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from cloister.client.label import handed_request
 from cloister.data.schema import Schema
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Dataset, Job, Person
@@ -164,7 +165,7 @@ def _refuse_same(session: Session, dataset: Dataset, digest: str) -> None:
 
 
 def _pay(book: JobLedger, account: Account, loss: Loss, submission: Described, job: Job, suffix: str) -> Receipt:
-    request = f"job {job.id}\nhand in{suffix} {submission.digest} made outside this hub"
+    request = handed_request(job.id, submission.digest, suffix)
     charge = book.reserve([(account, loss)], request)
     charge.look()  # from here on it may be seen
     entry = charge.commit()

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from cloister.hub.core.models import Version
 from cloister.hub.datasets import datasets
-from cloister.hub.datasets.dataset_view import DatasetView, visible_dataset, visible_datasets
+from cloister.hub.datasets.dataset_view import DatasetView, require_schema, visible_dataset, visible_datasets
 from cloister.hub.datasets.mock import mock_table
 from cloister.hub.jobs.trust_model import trust_model_of
 from cloister.hub.web.context import Visitor, scoped
@@ -137,9 +137,8 @@ def pause_dataset(here: Sharer, name: Name, given: Pause) -> DatasetFacts:
 @router.get("/api/datasets/{name}/schema", response_model_by_alias=True)
 def show_schema(here: Reader, name: Name) -> SchemaText:
     """Return the public facts of its tables that the caller may see."""
-    sight = _with_schema(here, name)
+    sight = _with_schema(here, name, "schema.seen")
     assert sight.version is not None and sight.schema is not None  # noqa: PT018
-    here.hub.audit.record(here.who.id, "schema.seen", f"dataset/{name}", version=sight.version.number)
     return SchemaText(version=sight.version.number, schema=sight.schema.dump())
 
 
@@ -158,7 +157,7 @@ def mock(
     """Return mock rows, from the schema alone, as an Arrow stream: to try queries for free."""
     import pyarrow as pa
 
-    schema = _with_schema(here, name).schema
+    schema = _with_schema(here, name, "mock.made").schema
     if schema is None or table not in schema.tables:
         raise NotHere("there is no such table.")
     arrow_table, sink = mock_table(schema, table, rows, seed), io.BytesIO()
@@ -208,10 +207,9 @@ def _seen(visitor: Visitor, name: str) -> DatasetView:
         return visible_dataset(visitor.hub, session, visitor.who, name, visitor.environment)
 
 
-def _with_schema(visitor: Visitor, name: str) -> DatasetView:
+def _with_schema(visitor: Visitor, name: str, action: str) -> DatasetView:
     sight = _seen(visitor, name)
-    if sight.verdict is not None:
-        sight.verdict.require()
+    require_schema(visitor.hub, visitor.who, sight, action, version=sight.version.number if sight.version else None)
     if sight.schema is None:
         raise NotNow(f"the dataset {sight.dataset.name} has no tables yet.")
     return sight

@@ -34,7 +34,7 @@ class AccessRequestBody(BaseModel):
     text: str = Field(max_length=4000, description="what the data are needed for")
 
 
-class CommentBody(BaseModel):
+class DecisionBody(BaseModel):
     """A reviewer's decision."""
 
     agreed: bool
@@ -42,13 +42,13 @@ class CommentBody(BaseModel):
     days: int = Field(default=ACCESS_DAYS, ge=1, le=3650, description="how long a granted access lasts")
 
 
-class CommentFacts(BaseModel):
+class SentenceBody(BaseModel):
     """A sentence: a comment, or a reason."""
 
     text: str = Field(min_length=1, max_length=4000)
 
 
-class DecisionBody(BaseModel):
+class DecisionFacts(BaseModel):
     """Decision of a reviewer."""
 
     person: str
@@ -57,7 +57,7 @@ class DecisionBody(BaseModel):
     time: float
 
 
-class CommentedFacts(BaseModel):
+class CommentFacts(BaseModel):
     """A comment."""
 
     person: str
@@ -81,8 +81,8 @@ class RequestFacts(BaseModel):
     plan: dict[str, Any] | None = Field(description="of a release: its cost, expected error and engine SQL")
     created: float
     ends: float | None
-    decisions: list[DecisionBody] = []
-    comments: list[CommentedFacts] = []
+    decisions: list[DecisionFacts] = []
+    comments: list[CommentFacts] = []
 
 
 class RequestList(BaseModel):
@@ -92,7 +92,7 @@ class RequestList(BaseModel):
     waiting: list[RequestFacts] = Field(description="for my decision")
 
 
-class NoticeList(BaseModel):
+class NoticeFacts(BaseModel):
     """A notification."""
 
     id: int
@@ -134,7 +134,7 @@ def shown(number: Number, here: Reader) -> RequestFacts:
 
 
 @router.post("/api/requests/{number}/decision")
-def decide(number: Number, word: CommentBody, here: Sharer) -> RequestFacts:
+def decide(number: Number, word: DecisionBody, here: Sharer) -> RequestFacts:
     """Agree to it, or deny it."""
     with here.hub.database.writing() as session:
         request = approvals.find(here.hub, session, here.who, number)
@@ -145,7 +145,7 @@ def decide(number: Number, word: CommentBody, here: Sharer) -> RequestFacts:
 
 
 @router.post("/api/requests/{number}/comments", status_code=201)
-def comment(number: Number, said: CommentFacts, here: Worker) -> RequestFacts:
+def comment(number: Number, said: SentenceBody, here: Worker) -> RequestFacts:
     """Add a comment."""
     with here.hub.database.writing() as session:
         request = approvals.find(here.hub, session, here.who, number)
@@ -163,7 +163,7 @@ def withdraw(number: Number, here: Worker) -> RequestFacts:
 
 
 @router.post("/api/requests/{number}/revoke")
-def revoke(number: Number, said: CommentFacts, here: Sharer) -> RequestFacts:
+def revoke(number: Number, said: SentenceBody, here: Sharer) -> RequestFacts:
     """Revoke a grant."""
     with here.hub.database.writing() as session:
         request = approvals.find(here.hub, session, here.who, number)
@@ -172,12 +172,12 @@ def revoke(number: Number, said: CommentFacts, here: Sharer) -> RequestFacts:
 
 
 @router.get("/api/notices")
-def told(here: Reader) -> list[NoticeList]:
+def told(here: Reader) -> list[NoticeFacts]:
     """Return the caller's newest notifications."""
     with here.hub.database.reading() as session:
         rows = notices.mine(session, here.who)
     return [
-        NoticeList(id=notice.id, text=notice.text, link=notice.link, time=notice.created, read=notice.read)
+        NoticeFacts(id=notice.id, text=notice.text, link=notice.link, time=notice.created, read=notice.read)
         for notice in rows
     ]
 
@@ -205,11 +205,13 @@ def _whole(visitor: Visitor, session: Session, request: models.Request) -> Reque
     session.refresh(request)
     facts = _shown(visitor, session, request)
     facts.decisions = [
-        DecisionBody(person=decision.person.name, agreed=decision.agreed, reason=decision.reason, time=decision.created)
+        DecisionFacts(
+            person=decision.person.name, agreed=decision.agreed, reason=decision.reason, time=decision.created
+        )
         for decision in decisions(session, request)
     ]
     facts.comments = [
-        CommentedFacts(person=comment.person.name, text=comment.text, time=comment.created)
+        CommentFacts(person=comment.person.name, text=comment.text, time=comment.created)
         for comment in comments(session, request)
     ]
     return facts

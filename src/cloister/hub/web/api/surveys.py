@@ -38,7 +38,7 @@ class Facts(BaseModel):
     invited: bool | None = Field(None, description="only people with an invitation answer, once a wave")
     lasting: bool | None = Field(None, description="the same people will be asked again")
     asked: list[dict[str, Any]] | None = Field(
-        None, max_length=60, description="the questions, as Asked.read takes them"
+        None, max_length=60, description="the questions, as SurveyQuestion.read takes them"
     )
 
     @model_validator(mode="before")

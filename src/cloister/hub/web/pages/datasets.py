@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from cloister.hub.core import models
 from cloister.hub.datasets import datasets, ingest
-from cloister.hub.datasets.dataset_view import visible_dataset, visible_datasets
+from cloister.hub.datasets.dataset_view import require_schema, visible_dataset, visible_datasets
 from cloister.hub.datasets.mock import mock_table
 from cloister.hub.jobs.job_types import KINDS
 from cloister.hub.jobs.trust_model import trust_model_of
@@ -124,8 +124,7 @@ def mock(name: str, table: str, here: Here, rows: int = 1000) -> Response:
     """Return mock rows as a CSV file."""
     with here.hub.database.reading() as session:
         sight = visible_dataset(here.hub, session, here.who, name, here.environment)
-    if sight.verdict is not None:
-        sight.verdict.require()
+    require_schema(here.hub, here.who, sight, "mock.made")
     schema = sight.schema
     if schema is None or table not in schema.tables:
         raise NotHere("there is no such table.")

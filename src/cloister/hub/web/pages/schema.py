@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from cloister.data.schema import TYPES
 from cloister.hub.datasets import datasets, schema_draft
-from cloister.hub.datasets.dataset_view import visible_dataset
+from cloister.hub.datasets.dataset_view import require_schema, visible_dataset
 from cloister.hub.datasets.schema_form import SchemaForm
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
@@ -30,9 +30,7 @@ def show(request: Request, name: str, here: Here) -> Response:
     with here.hub.database.reading() as session:
         sight = visible_dataset(here.hub, session, here.who, name, here.environment)
         text = datasets.latest_schema(session, sight.dataset) if sight.mine else ""
-    if sight.verdict is not None:
-        sight.verdict.require()
-    here.hub.audit.record(here.who.id, "schema.seen", f"dataset/{name}")
+    require_schema(here.hub, here.who, sight, "schema.seen")
     if sight.mine:
         return _edit(request, here, name, text)
     public_text = "" if sight.schema is None else sight.schema.dump()

@@ -74,8 +74,9 @@ def side_by_side(request: Request, name: str, here: Here, wave: int = 0, questio
     sides, problem, chosen = None, None, None
     with here.hub.database.reading() as session:
         survey, read = found_for(here, session, name, wave)
+        counts = comparison.counted(session, here.who)
         fits = [
-            (key, result.asked.text, comparison.fitting(session, here.who, result))
+            (key, result.asked.text, comparison.fitting(counts, result))
             for key, result in read.found.items()
             if result.finding is not None
         ]
@@ -97,6 +98,8 @@ def side_by_side(request: Request, name: str, here: Here, wave: int = 0, questio
         cost=loss_text(chosen.loss) if chosen is not None and chosen.loss else "nothing new",
         problem=problem,
         share=sentences.share,
+        most=comparison.MOST_JOBS,
+        longest=comparison.LONGEST_TEXT,
     )
 
 

@@ -126,7 +126,7 @@ def _read_before(visitor: Visitor, name: str) -> None:
 
 
 def _told(sent: Form) -> dict[str, Any]:
-    """Return the input of `Asked.read`: the fields of this type, and no others."""
+    """Return the input of `SurveyQuestion.read`: the fields of this type, and no others."""
     kind = sent.get("type", "")
     wanted = ("id", "text", "help", "levels", "mechanism", *_FIELDS.get(kind, ()))
     fields: dict[str, Any] = {"type": kind}

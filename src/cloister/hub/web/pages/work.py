@@ -7,7 +7,6 @@ planned values, not the current content of the form above.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Request
@@ -22,7 +21,7 @@ from cloister.hub.datasets.dataset_view import visible_dataset
 from cloister.hub.jobs import limits
 from cloister.hub.jobs.gateway import JobOrder
 from cloister.hub.jobs.job_types import JobType, Planned, kind_of
-from cloister.hub.policy import cost
+from cloister.hub.policy import cost, recorded
 from cloister.hub.policy.decide import Verdict, decide
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.purposes import offered
@@ -172,17 +171,12 @@ def _decided(name: str, decision: int) -> str:
     return f"/datasets/{name}/why?decision={decision}" if decision else ""
 
 
-def _why(kind: JobType, name: str, purpose: str) -> str:
-    """Return the page that explains the policy's verdict on a job type, whatever it costs."""
-    return f"/datasets/{name}/why?{urlencode({'operation': kind.operation, 'purpose': purpose})}"
-
-
-def _turned_away(request: Request, kind: JobType, name: str, verdict: Verdict, purpose: str) -> Response:
+def _turned_away(request: Request, visitor: Visitor, kind: JobType, name: str, verdict: Verdict) -> Response:
     try:
-        verdict.require()
+        recorded.require(visitor.hub, visitor.who, name, verdict, kind=kind.name, cost=None)
     except Denied as refusal:
-        text = str(refusal).removeprefix(f"{refusal.code}: ")
-        return show(request, status_of(refusal), text, refusal.way_out, refusal.code, why=_why(kind, name, purpose))
+        text, why = str(refusal).removeprefix(f"{refusal.code}: "), _decided(name, refusal.decision)
+        return show(request, status_of(refusal), text, refusal.way_out, refusal.code, why=why)
     raise AssertionError("this verdict allows it")
 
 
@@ -198,18 +192,20 @@ def _draw(
 ) -> Response:
     with visitor.hub.database.reading() as session:
         sight = visible_dataset(visitor.hub, session, visitor.who, name, visitor.environment)
-        if sight.verdict is not None and not sight.verdict.allowed:
-            return _turned_away(request, kind, sight.dataset.name, sight.verdict, values.get("purpose", ""))
-        if sight.policy is None or sight.schema is None or sight.subject is None:
-            raise NotNow("there are no tables here that you could work with yet.")
-        stated = list(offered(sight.policy.purposes))
-        allowed = sight.purposes(kind.operation)
-        if allowed:  # only operations that would not be refused are offered
-            stated = [purpose for purpose in stated if purpose.name in allowed]
-        elif problem is None and not sight.dataset.paused:
-            first = values.get("purpose") or stated[0].name
-            verdict = decide(sight.policy, sight.number, sight.subject, kind.operation, first, visitor.environment)
-            return _turned_away(request, kind, sight.dataset.name, verdict, first)
+    verdict = sight.verdict
+    if verdict is not None and not verdict.allowed:
+        return _turned_away(request, visitor, kind, sight.dataset.name, verdict)
+    if sight.policy is None or sight.schema is None or sight.subject is None:
+        raise NotNow("there are no tables here that you could work with yet.")
+    stated = list(offered(sight.policy.purposes))
+    allowed = sight.purposes(kind.operation)
+    if allowed:  # only operations that would not be refused are offered
+        stated = [purpose for purpose in stated if purpose.name in allowed]
+    elif problem is None and not sight.dataset.paused:
+        first = values.get("purpose") or stated[0].name
+        verdict = decide(sight.policy, sight.number, sight.subject, kind.operation, first, visitor.environment)
+        return _turned_away(request, visitor, kind, sight.dataset.name, verdict)
+    with visitor.hub.database.reading() as session:
         left = _left(session, visitor, sight.dataset, sight.policy) if planned is not None else None
         saved, history = _earlier(session, visitor, sight.dataset, kind)
     return page(

@@ -10,9 +10,11 @@ from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
+from cloister.hub.core.cache import Cache
 from cloister.hub.surveys import ballots, survey
 from cloister.hub.surveys.intake import MOST_BYTES, BadSubmission, Intake
 from cloister.hub.web.security import client_address
+from cloister.hub.web.turns import take_turn
 from cloister.local.survey.envelope import pack, unpack
 from cloister.privacy.errors import BadForm, NotNow
 
@@ -22,23 +24,29 @@ router = APIRouter()
 
 
 async def slowed(request: Request) -> Intake:
-    """Return the intake, within the rate limit."""
-    settings = request.app.state.hub.settings
-    request.app.state.answers.check(client_address(request, settings))
+    """Return the intake, within the rate limit, and when it is this address's turn among all its strangers."""
+    address = client_address(request, request.app.state.hub.settings)
+    request.app.state.answers.check(address)
+    request.state.body = await _body(request)  # before the turn: a slow sender holds none
+    await take_turn(request, f"address/{address}")
     intake: Intake = request.app.state.intake
     return intake
 
 
 @router.get("/s/{name}/survey.json")
-async def questions(name: str, intake: Annotated[Intake, Depends(slowed)]) -> Response:
+async def questions(request: Request, name: str, intake: Annotated[Intake, Depends(slowed)]) -> Response:
     """Return the questions, and how a device makes its reports: public facts alone."""
-    return JSONResponse(survey.public(await intake.survey(name)))
+    known = await intake.known(name)
+    pages: Cache = request.app.state.survey_pages
+    key = "survey.json", known.digest, survey.is_open(known.survey)
+    body = await run_in_threadpool(pages.get, key, lambda: JSONResponse(survey.public(known.survey)).body)
+    return Response(body, media_type="application/json")
 
 
 @router.post("/s/{name}/ballot")
 async def ballot(request: Request, name: str, intake: Annotated[Intake, Depends(slowed)]) -> Response:
     """Sign a ballot blindly for an invitation: {"secret": …, "blinded": …} to {"signature": …}."""
-    body = await _json(request)
+    body = _json(request.state.body)
     secret, blinded = body.get("secret"), unpack(body.get("blinded"))
     if not isinstance(secret, str) or len(secret) > 200 or blinded is None:
         raise BadForm("a ballot needs the secret of an invitation and a blinded message.")
@@ -52,9 +60,8 @@ async def ballot(request: Request, name: str, intake: Annotated[Intake, Depends(
 @router.post("/s/{name}/answers")
 async def answers(request: Request, name: str, intake: Annotated[Intake, Depends(slowed)]) -> Response:
     """Store a submission; return a signed receipt."""
-    raw = await _body(request)
     try:
-        return JSONResponse(await intake.take(name, raw))
+        return JSONResponse(await intake.take(name, request.state.body))
     except BadSubmission as bad:
         return JSONResponse({"refused": bad.reason, "message": str(bad)}, 422)
 
@@ -68,9 +75,9 @@ async def _body(request: Request) -> bytes:
     return raw
 
 
-async def _json(request: Request) -> dict[str, Any]:
+def _json(raw: bytes) -> dict[str, Any]:
     try:
-        body = json.loads(await _body(request))
+        body = json.loads(raw)
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):

@@ -1,7 +1,8 @@
 """Page of a respondent: the questions, their author and purpose. Its inputs are for scripts alone.
 
-No visitor is identified: no cookie is read and none is set, and the page is the same for all visitors. The secret of an
-invitation follows the `#` of a link and is never sent to the hub with the page request.
+No visitor is identified: no cookie is read and none is set, and the page is the same for all visitors, so that it is
+rendered once and cached. The secret of an invitation follows the `#` of a link and is never sent to the hub with the
+page request.
 """
 
 import json
@@ -13,6 +14,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, Response
 
+from cloister.hub.core.cache import Cache
 from cloister.hub.core.models import Survey
 from cloister.hub.surveys import explain_level, i18n, survey
 from cloister.hub.surveys.intake import Intake
@@ -40,11 +42,18 @@ CAPS = (4, 8, 16)  # of a new wallet
 @router.get("/s/{name}")
 async def respond(request: Request, name: str, intake: Annotated[Intake, Depends(slowed)], lang: str = "") -> Response:
     """Show the page, in the requested language or the browser's preferred one."""
-    survey_row = await intake.survey(name)
-    language = i18n.choose(lang, request.headers.get("accept-language", ""), survey_row.language)
-    values = await run_in_threadpool(_values, survey_row, language)
-    template = request.app.state.templates.get_template("respond.html")
-    html = template.render({"hub_name": request.app.state.hub.settings.name, **values})
+    known = await intake.known(name)
+    language = i18n.choose(lang, request.headers.get("accept-language", ""), known.survey.language)
+    pages: Cache = request.app.state.survey_pages
+
+    def render() -> bytes:
+        template = request.app.state.templates.get_template("respond.html")
+        values = {"hub_name": request.app.state.hub.settings.name, **_values(known.survey, language)}
+        return bytes(template.render(values), "utf-8")
+
+    # The key has everything that the page depends on: nothing of a visitor but the language.
+    key = "page", known.digest, survey.is_open(known.survey), language
+    html = await run_in_threadpool(pages.get, key, render)
     return HTMLResponse(html, headers={**_HEADERS, "Content-Language": language})
 
 
