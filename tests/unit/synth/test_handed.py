@@ -95,7 +95,7 @@ def test_a_csv_that_does_not_fit_its_side_file_is_refused(table, tmp_path):
     for wrong in (content.replace(b'"007",', b'"007","7",', 1), content.replace(b"2025-", b"yesterday-")):
         with pytest.raises(BadSource, match="damaged"):
             parse_table(wrong, side, "csv")
-    for told in (b"[]", b"{}", b'{"cloister": "synthetic table"}', b"{"):
+    for told in (b"[]", b"{}", b'{"cloister": "synthetic table"}', b"{", b"[" * 10**5):
         with pytest.raises(BadSource):
             parse_table(content, told, "csv")
 

@@ -330,7 +330,7 @@ def parse_table(content: bytes, side: bytes, form: str = "parquet") -> HandedTab
     damaged = BadSource("the table or its metadata file is damaged. Ask for both as they were written.")
     try:
         metadata = json.loads(side)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise damaged from None
     if not isinstance(metadata, dict) or metadata.get("cloister") != KIND:
         raise BadSource("the metadata file is none of a synthetic table.")
