@@ -82,16 +82,17 @@ def share_of(job: Job, choices: Sequence[str]) -> dict[str, tuple[float, float, 
     if not isinstance(rows, list) or len(groups) != 1 or not counts:
         return None
     group, number = groups[0], counts[0]
-    wanted = {choice.casefold(): choice for choice in choices}
-    cells: dict[str, Mapping[str, Any]] = {}
+    cells: dict[str, list[Mapping[str, Any]]] = {choice: [] for choice in choices}
+    folded = {choice.casefold(): choice for choice in choices}
     for row in rows:
-        value = str(row[group].get("value")).casefold()
-        name = wanted.get(value) or wanted.get(_SAME.get(value, ""))
-        if name is not None:
-            cells[name] = row[number]
-    if len(cells) < len(choices):
+        value = row[group].get("value")
+        text = str(value).casefold()
+        name = str(value) if str(value) in cells else folded.get(text) or folded.get(_SAME.get(text, ""))
+        if name is not None and value is not None:  # NULL is not a choice that is called None
+            cells[name].append(row[number])
+    if not all(cells.values()):
         return None
-    return _shares({name: cells[name] for name in choices}, float(result.get("confidence", 0.95)))
+    return _shares(cells, float(result.get("confidence", 0.95)))
 
 
 def _counts(sql: str, column: str, alone: bool) -> bool:
@@ -108,16 +109,23 @@ def _counts(sql: str, column: str, alone: bool) -> bool:
     return False
 
 
-def _shares(counts: Mapping[str, Mapping[str, Any]], confidence: float) -> dict[str, tuple[float, float, float]] | None:
-    """Convert counts with intervals to shares with intervals, by the delta method: the total's noise affects all."""
+def _shares(
+    counts: Mapping[str, Sequence[Mapping[str, Any]]], confidence: float
+) -> dict[str, tuple[float, float, float]] | None:
+    """Convert counts with intervals to shares with intervals, by the delta method: the total's noise affects all.
+
+    A choice may have several groups, such as `yes` and `true`: their counts are added, and so are their variances.
+    """
     reach = NormalDist().inv_cdf(0.5 + confidence / 2)
     estimates = {}
-    for name, cell in counts.items():
-        value, low, high = (cell.get(key) for key in ("value", "low", "high"))
-        if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in (value, low, high)):
+    for name, cells in counts.items():
+        numbers: list[tuple[Any, ...]] = [tuple(cell.get(key) for key in ("value", "low", "high")) for cell in cells]
+        if not all(
+            isinstance(number, int | float) and not isinstance(number, bool) for cell in numbers for number in cell
+        ):
             return None
-        assert value is not None and low is not None and high is not None  # noqa: PT018
-        estimates[name] = float(value), (float(high) - float(low)) / 2 / reach
+        variance = sum(((float(high) - float(low)) / 2 / reach) ** 2 for _, low, high in numbers)
+        estimates[name] = sum(float(value) for value, _, _ in numbers), sqrt(variance)
     total = sum(value for value, _ in estimates.values())
     if total <= 0:
         return None
