@@ -26,7 +26,7 @@ import pyarrow as pa
 from cloister.client.jobs import Finished, RemoteJob, RemotePlan, Waiting, of_form
 from cloister.client.label import handed_request, question_digest
 from cloister.client.survey import RemoteSurvey
-from cloister.client.transport import Transport, drawn, form_data, send_file, shared_bar
+from cloister.client.transport import Transport, drawn, form_data, parse, send_file, shared_bar
 from cloister.client.wire import loss_to_text, plan_from_json
 from cloister.data.schema import Schema
 from cloister.privacy.canonical import fingerprint
@@ -406,8 +406,8 @@ class RemoteDataset:
         key_text = "" if key is None else str(key if isinstance(key, PublicKey) else PublicKey.load(key))
         files = {"table": Path(path).read_bytes(), "side": side_path(path).read_bytes()}
         body, kind = form_data({"key": key_text}, files)
-        reply = json.loads(self.client.transport.raw("POST", f"{self._path}/tables", body, kind))
-        return int(of_form(reply, dict)["number"])
+        reply = of_form(parse(self.client.transport.raw("POST", f"{self._path}/tables", body, kind)), dict)
+        return of_form(reply.get("number"), int)
 
     def _pass(self, table: "HandedTable", settings: Mapping[str, Any]) -> None:
         """Refuse a table that the gate refuses. Runs locally: a verdict reads real rows."""

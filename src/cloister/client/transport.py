@@ -31,7 +31,7 @@ from cloister.privacy.errors import (
 )
 from cloister.version import __version__
 
-__all__ = ["Transport", "drawn", "error_of", "form_data", "send_file", "shared_bar"]
+__all__ = ["Transport", "drawn", "error_of", "form_data", "parse", "send_file", "shared_bar"]
 
 _CHUNK = 8 * 1024 * 1024
 _TRIES = 8
@@ -58,11 +58,7 @@ class Transport:
 
     def json(self, method: str, path: str, body: Any = None) -> Any:
         """Send and receive JSON."""
-        raw = self.raw(method, path, None if body is None else json.dumps(body).encode(), "application/json")
-        try:
-            return json.loads(raw) if raw else {}
-        except ValueError:
-            raise BadForm("the hub's answer is not JSON. Check the hub's address.") from None
+        return parse(self.raw(method, path, None if body is None else json.dumps(body).encode(), "application/json"))
 
     def raw(self, method: str, path: str, body: bytes | None = None, kind: str = "application/octet-stream") -> bytes:
         """Send a request; return the answer's body, or raise the hub's refusal.
@@ -118,6 +114,14 @@ class Transport:
             connection.close()
 
 
+def parse(raw: bytes) -> Any:
+    """Return the values in a hub's answer."""
+    try:
+        return json.loads(raw) if raw else {}
+    except (ValueError, RecursionError):
+        raise BadForm("the hub's answer is not JSON. Check the hub's address.") from None
+
+
 def error_of(code: str, message: str, way_out: str) -> CloisterError:
     """Return the error that the hub raised, by its code."""
     kind = _KINDS.get(code)
@@ -128,7 +132,7 @@ def _refusal(status: int, content: bytes, retry_after: str) -> CloisterError:
     try:
         record = json.loads(content)
         error = error_of(str(record["code"]), str(record["message"]), str(record.get("way_out", "")))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return Unavailable(f"the hub answered with the status {status} and no reason. Check the hub's address.")
     if isinstance(error, TooMany) and retry_after.isdigit():
         error.wait_s = int(retry_after)

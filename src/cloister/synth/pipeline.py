@@ -22,9 +22,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import numpy as np
+
 from cloister.data.private_data import PrivateData
 from cloister.privacy.errors import BadInput, CloisterError
 from cloister.privacy.loss import Loss
+from cloister.synth.domain.axis import Axis, Cells
 from cloister.synth.generators.two_tables import two_tables
 from cloister.synth.options import check_names, check_whole
 from cloister.synth.output.table import SyntheticTable
@@ -104,18 +107,17 @@ class PipelineRun:
         return all(verdict.passed for verdict in self.verdicts if verdict.draw == last)
 
     def representation(self) -> list[dict[str, Any]]:
-        """Return the noisy counts that the rows were sampled from: a form of release without rows."""
+        """Return the noisy counts that the rows were sampled from: a form of release without rows.
+
+        Each has a label for every cell of every column; where cells were counted together, it names them all.
+        """
         domain = self.table.domain
         return [
             {
                 "columns": list(domain.words(marginal.places)),
-                "cells": [domain.modelled[column].labels() for column in marginal.places]
-                if not any(marginal.merges)
-                else None,
+                "cells": [_labels(domain.modelled[column], marginal.merge(column)) for column in marginal.places],
                 "counts": marginal.counts.tolist(),
-                "standard error": float(marginal.sigma)
-                if isinstance(marginal.sigma, float)
-                else marginal.sigma.tolist(),
+                "standard error": np.asarray(marginal.sigma).tolist(),
                 "why": marginal.why,
             }
             for marginal in self.table.made.measured
@@ -208,6 +210,17 @@ def _verdict(test: PrivacyTest, draw: int, table: SyntheticTable) -> TestVerdict
     except Exception as error:
         passed, reason = False, f"the test could not be carried out: {type(error).__name__}: {error}"
     return TestVerdict(test.name, draw, bool(passed), reason)
+
+
+def _labels(axis: Axis, merge: Cells | None) -> list[str]:
+    """Return the label of each counted cell of a column."""
+    labels = axis.labels()
+    if merge is None:
+        return labels
+    members: list[list[str]] = [[] for _ in range(int(merge.max()) + 1)]
+    for label, cell in zip(labels, merge.tolist(), strict=True):
+        members[cell].append(label)
+    return [" or ".join(names) for names in members]
 
 
 def within_loss(limit: Loss, key: Any = None) -> PrivacyTest:

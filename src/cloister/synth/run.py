@@ -27,6 +27,7 @@ from cloister.synth.measure.marginals import Measurer, NoisyMarginal, check_nois
 from cloister.synth.model.inference import AnyModel
 from cloister.synth.options import check_progress
 from cloister.synth.output.expected_errors import MarginalQuery
+from cloister.synth.output.request import settings_digest, table_request
 
 if TYPE_CHECKING:
     from cloister.synth.output.table import SyntheticTable
@@ -100,7 +101,6 @@ def synthesise(
     tell = progress or (lambda share, word: None)
     source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))
     reader = getattr(data, "reader", None)
-    label = f"{reader.label}\n" if reader is not None and reader.label else ""
     settings = {"columns": list(domain.names), "bins": [axis.size for axis in domain.axes], **(told or {})}
 
     if isinstance(bins, PrivateCuts):
@@ -128,11 +128,12 @@ def synthesise(
         result.chosen = [*words, *result.chosen]
         return result, decided, inside.domain
 
+    digest = settings_digest(settings, reader)
     (fitted, decided, cells), receipt = release_steps(
         whole,
         accounts=[data.account, *([] if reader is None else [reader.account])],
         spend=budget.loss,
-        request=f"{label}synthesise {domain.table} by {method} {settings!r}",
+        request=table_request(domain.table, method, domain.names, digest),
         unit=data.tables.schema.unit,
         data_version=data.version,
         source=source,
@@ -142,7 +143,7 @@ def synthesise(
         loss=budget.loss,
         unit=data.tables.schema.unit,
         mechanism=receipt.body["mechanism"],
-        parameters={"method": method},
+        parameters={"method": method, "settings": digest},
         private=source.private,
         receipt=receipt,
     )

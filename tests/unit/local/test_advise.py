@@ -1,10 +1,14 @@
 """Advice, levels and liars."""
 
+from itertools import combinations
+from typing import Any
+
 import numpy as np
 import pytest
 
 from cloister import local
 from cloister.local.analysis.combine import combine, selection
+from cloister.local.analysis.scores import scores
 from cloister.privacy.errors import BadInput
 from cloister.privacy.noise import SeededSource
 
@@ -126,6 +130,70 @@ def test_crafted_reports_reach_the_poisoning_bound_and_never_pass_it(amount: str
         noise = 6 * float(mechanism.estimate(clean).standard_error[9]) * fakes / n
         assert 0.9 * bound.up - noise < moved < bound.up + noise, mechanism
         assert bound.up > bound.honest
+
+
+def few(amount: str) -> dict[str, Any]:
+    """Mechanisms with so few reports that all can be listed."""
+    loss, d = local.epsilon(amount), 5
+    return {
+        "RR": local.RandomisedResponse.for_loss(loss),
+        "mostly yes": local.RandomisedResponse.coins("1/2", "9/10"),
+        "mostly no": local.RandomisedResponse.coins("1/3", "1/10"),
+        "DE": local.DirectEncoding.for_loss(d, loss),
+        "SUE": local.UnaryEncoding.symmetric(d, loss),
+        "OUE": local.UnaryEncoding.optimised(d, loss),
+        "THE": local.ThresholdEncoding.for_loss(d, loss),
+        "SS": local.SubsetSelection.for_loss(d, loss, size=2),
+        "HR": local.HadamardResponse.for_loss(d, loss, blocks=1),
+        "HR in blocks": local.HadamardResponse.for_loss(d, loss, blocks=2),
+        "OLH": local.LocalHashing.for_loss(d, loss),
+        "memoised": local.Memoised.direct(d, lifetime=local.epsilon(12), report=loss),
+        "memoised bits": local.Memoised.unary(d, lifetime=local.epsilon(12), report=loss),
+        "one of a set": local.OneOfSet.for_loss(d, 2, loss),
+        "bits of a set": local.SetBits.for_loss(d, 2, loss),
+        "padded": local.PaddedSample.for_loss(d, 2, loss),
+    }
+
+
+def every_score(mechanism: Any) -> Any:
+    """Return the scores of all reports that a collector takes."""
+    reports, _ = mechanism.decode([number.to_bytes(mechanism.width, "little") for number in range(1 << mechanism.bits)])
+    return scores(mechanism, reports)
+
+
+@pytest.mark.parametrize("amount", ["0.1", "1", "4"])
+@pytest.mark.parametrize("name", few("1"))
+def test_no_report_on_any_value_passes_the_poisoning_bound_and_some_report_reaches_it(name: str, amount: str) -> None:
+    mechanism = few(amount)[name]
+    each, alone = every_score(mechanism), local.poisoning(mechanism, 1, 1)
+    assert (each.max(), 1 - each.min()) == (pytest.approx(alone.up), pytest.approx(alone.down))
+    for targets in range(1, mechanism.domain + 1):
+        sums = [each[:, list(chosen)].sum(axis=1).max() for chosen in combinations(range(mechanism.domain), targets)]
+        assert max(sums) <= local.poisoning(mechanism, 1, 1, targets).together * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["mostly yes", "mostly no", "RR"])
+def test_made_up_noes_and_yeses_move_both_shares_within_the_bound(name: str) -> None:
+    mechanism, n, fakes = few("1")[name], 10_000, 1000
+    for honest, false in ((1, 0), (0, 1)):
+        question = local.Question("smoker", [mechanism], ["no", "yes"])
+        reports = local.seal("smoker", mechanism.perturb(np.full(n - fakes, honest)))
+        crafted = local.seal("smoker", local.Reports(mechanism, np.full(fakes, false, dtype=np.uint64)))
+        clean = local.Collection([question]).collect(reports).estimate("smoker", fakes=0)
+        dirty = local.Collection([question]).collect(reports + crafted).estimate("smoker", fakes=fakes)
+        moved = float(dirty.raw.frequencies[false] - clean.raw.frequencies[false])
+        noise = 7 * float(clean.raw.standard_error[0]) * fakes / n
+        assert 0 < moved < min(dirty.poisoning.up, dirty.poisoning.down) + noise
+
+
+@pytest.mark.parametrize("name", [name for name in few("1") if "set" not in name and name != "padded"])
+def test_the_stated_variance_of_every_share_is_that_of_the_law_of_reports(name: str) -> None:
+    mechanism = few("1")[name]
+    each = every_score(mechanism)
+    for value in range(mechanism.domain):
+        law = np.array([float(chance) for chance in mechanism.law(value) if chance])
+        exact = law @ each**2 - (law @ each) ** 2
+        assert mechanism.variance(np.eye(mechanism.domain)[value], 1) == pytest.approx(exact)
 
 
 def test_one_liar_cannot_move_a_histogram_at_will() -> None:

@@ -1,5 +1,6 @@
 """The wire: one content, one spelling; whatever else arrives is refused, counted, and breaks nothing."""
 
+import base64
 import json
 import random
 from collections import Counter
@@ -14,6 +15,7 @@ from cloister.local.mechanisms.padded import PaddedSample
 from cloister.local.mechanisms.sets import OneOfSet, SetBits
 from cloister.local.survey import envelope as device
 from cloister.local.survey import file
+from cloister.local.survey.answers import envelopes, read_rows
 from cloister.local.survey.collection import Collection
 from cloister.local.survey.envelope import canonical, pack, unpack
 from cloister.local.survey.question import read_questions, write_questions
@@ -291,6 +293,58 @@ def test_a_file_that_is_none_is_refused(tmp_path: Any) -> None:
             file.load(place)
     with pytest.raises(BadSource):
         file.load(tmp_path / "missing.json")
+
+
+def test_a_file_of_counts_that_is_not_as_it_was_written_is_refused(tmp_path: Any) -> None:
+    kept = tmp_path / "counts.json"
+    file.save(Collection([SMOKER, JOB]).collect([*sent(SMOKER, 1, [1] * 3), b"nonsense"]), kept)
+    content = json.loads(kept.read_text())
+    level = content["counts"]["smoker"]["1"]
+    ids = base64.b64decode(content["ids"])
+    changed: list[Any] = [
+        {**content, "ids": base64.b64encode(part).decode()} for part in (ids[:-3], ids[3:], ids[:-16])
+    ]
+    changed += [{**content, "refused": {"malformed": count}} for count in (-1, 1.5, True, "1", 1e999)]
+    changed += [{**content, "refused": {"out of mind": 1}}, {**content, "stored": -1}, {**content, "more": 1}]
+    wrong = [{"n": 1e999}, {"n": 3.5}, {"n": "3"}, {"refused": -1}, {"refused": 1e999}, {"private": 1}, {"kind": "<f8"}]
+    changed += [{**content, "counts": {"smoker": {"1": {**level, **facts}}}} for facts in wrong]
+    emptied = {**level, "n": -3}
+    changed.append({**content, "ids": "", "counts": {"smoker": {"1": level, "2": emptied}}})
+    for damaged in changed:
+        kept.write_text(json.dumps(damaged))
+        with pytest.raises(BadSource):
+            file.load(kept)
+    kept.write_text(json.dumps(content))
+    assert file.load(kept).n == 3
+
+
+DEEP = "[" * 10**5 + "]" * 10**5
+
+
+def nested(depth: int) -> Any:
+    """Lists within lists."""
+    inner: list[Any] = []
+    for _ in range(depth):
+        inner = [inner]
+    return inner
+
+
+@pytest.mark.parametrize("reader", [file.load, read_questions, lambda path: list(read_rows(path))])
+def test_a_text_that_is_nested_too_deeply_is_refused_as_any_other(reader: Any, tmp_path: Any) -> None:
+    source = tmp_path / "deep.json"
+    for text in (DEEP, f'{{"version": 1, "questions": {DEEP}}}', '{"a":' * 10**5 + "1" + "}" * 10**5):
+        source.write_text(text)
+        with pytest.raises(BadSource):
+            reader(source)
+
+
+def test_an_answer_or_a_level_that_is_a_list_or_an_object_is_refused() -> None:
+    tags = local.Question("tags", [SetBits.for_loss(3, 2, local.epsilon(1))], list("abc"))
+    for cell in ({"a": 1}, {"a": nested(5000)}, nested(5000), [["a"]], [{"a": 1}]):
+        assert [question.value(cell) for question in (SMOKER, JOB, tags)] == [None] * 3
+    for level in ([1], {"level": 1}, nested(5000)):
+        with pytest.raises(CloisterError, match="level"):
+            list(envelopes([SMOKER], [{"smoker": "yes", "smoker.level": level}]))
 
 
 # Findings.

@@ -1,5 +1,6 @@
 """The project keeps its own word: docs are fresh, versions exact, names and places of machines nowhere."""
 
+import ast
 import difflib
 import os
 import platform
@@ -195,6 +196,17 @@ def test_no_file_contains_a_place_or_name_of_a_machine():
     assert not found
     results = [path for path in (ROOT / "benchmarks").rglob("*.json") if platform.node() in text_of(path)]
     assert not results
+
+
+def test_every_reader_of_json_that_refuses_bad_text_refuses_deep_nesting_too():
+    lenient = []
+    for path in (ROOT / "src").rglob("*.py"):
+        for block in (node for node in ast.walk(ast.parse(text_of(path))) if isinstance(node, ast.Try)):
+            parses = any(ast.unparse(node) == "json.loads" for part in block.body for node in ast.walk(part))
+            caught = " ".join(ast.unparse(handler.type or block) for handler in block.handlers)
+            if parses and "Error" in caught and "RecursionError" not in caught:
+                lenient.append(f"{path.relative_to(ROOT)}:{block.lineno}")
+    assert not lenient
 
 
 # Rooms.

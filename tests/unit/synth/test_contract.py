@@ -15,6 +15,7 @@ import cloister as cl
 from cloister import synth
 from cloister.privacy.errors import BadInput, BadLoss, OverBudget
 from cloister.privacy.loss import Loss, Relation
+from cloister.synth.pipeline import PipelineRun
 
 from .people import BUILDING, BY_PERSON, BY_ROW, opened, people
 
@@ -74,6 +75,19 @@ def table(name, folder, real):
 def make(name: str, ds: Any, **more: Any) -> synth.SyntheticTable:
     options = {"spend": SPEND, "columns": SMALL, "bins": 6, **GENERATORS[name], **more}
     return getattr(synth, name)(ds, **options)
+
+
+def test_a_release_without_rows_names_every_cell_of_its_counts(table):
+    made, _, _ = table
+    released = PipelineRun(made, (), ()).representation()
+    assert json.loads(json.dumps(released)) == released
+    assert [one["counts"] for one in released] == [one.counts.tolist() for one in made.made.measured]
+    for marginal, one in zip(made.made.measured, released, strict=True):
+        assert tuple(map(len, one["cells"])) == marginal.counts.shape
+        assert np.broadcast_to(one["standard error"], marginal.counts.shape).min() > 0
+        for name, merged in zip(one["columns"], one["cells"], strict=True):
+            split = [label for cell in merged for label in cell.split(" or ")]
+            assert sorted(split) == sorted(made.domain.axis(name).labels()), "a merged cell does not say of what"
 
 
 def test_the_charge_is_the_spend_and_stands_before_the_first_look(table):

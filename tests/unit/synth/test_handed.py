@@ -95,7 +95,7 @@ def test_a_csv_that_does_not_fit_its_side_file_is_refused(table, tmp_path):
     for wrong in (content.replace(b'"007",', b'"007","7",', 1), content.replace(b"2025-", b"yesterday-")):
         with pytest.raises(BadSource, match="damaged"):
             parse_table(wrong, side, "csv")
-    for told in (b"[]", b"{}", b'{"cloister": "synthetic table"}', b"{"):
+    for told in (b"[]", b"{}", b'{"cloister": "synthetic table"}', b"{", b"[" * 10**5):
         with pytest.raises(BadSource):
             parse_table(content, told, "csv")
 
@@ -291,3 +291,45 @@ def test_rows_that_nobody_signed_are_refused_if_that_is_asked(data, tmp_path):
         parse_table(content, told).verify(key.public)
         with pytest.raises(SealBroken, match="nobody signed the rows"):
             parse_table(content, told).verify(key.public, rows=True)
+
+
+def test_a_receipt_of_another_release_does_not_vouch_for_a_table(data, tmp_path):
+    asked = {"columns": ["code", "back"], "rows": 5, "spend": cl.rho("0.1")}
+    side = synth.mst(data, **asked, random_state=1).to_parquet(tmp_path / "made.parquet")
+    told, key = json.loads(side.read_text()), data.account.book.key.public
+    synth.read_table(tmp_path / "made.parquet").verify(key)
+    assert told["private"] is False
+    query = "SELECT COUNT(*) FROM visits"
+    others = [
+        data.sql(query, spend=cl.rho("0.1")),
+        synth.mst(data, **{**asked, "columns": ["code"]}),
+        synth.independent(data, **asked),
+        synth.publishable_score(data, synth.mst(data, **asked), spend=cl.rho("0.1")).release,
+    ]
+    for release in others:
+        forged = told | {"private": True, "receipt": json.loads(release.receipt.text())}
+        for stated in (told["settings"], query, None, 5):
+            side.write_text(json.dumps(forged | {"settings": stated}))
+            with pytest.raises(ReceiptRejected, match="another release"):
+                synth.read_table(tmp_path / "made.parquet").verify(key)
+    again = synth.mst(data, **asked).receipt  # of the same request: it fits, as only a price is certified
+    side.write_text(json.dumps(told | {"private": True, "receipt": json.loads(again.text())}))
+    synth.read_table(tmp_path / "made.parquet").verify(key)
+    del told["settings"]
+    side.write_text(json.dumps(told))
+    with pytest.raises(ReceiptRejected, match="another release"):
+        synth.read_table(tmp_path / "made.parquet").verify(key)
+
+
+def test_a_receipt_of_another_release_does_not_vouch_for_a_score(data, tmp_path):
+    made = synth.mst(data, spend=cl.rho("0.1"), columns=["code", "back"], rows=5)
+    side, key = made.to_parquet(tmp_path / "made.parquet"), data.account.book.key.public
+    add_score(side, synth.publishable_score(data, made, spend=cl.rho("0.2"), random_state=1))
+    told = json.loads(side.read_text())
+    synth.read_table(tmp_path / "made.parquet").verify(key)
+    other = data.sql("SELECT COUNT(*) FROM visits", spend=cl.rho("0.2")).receipt
+    forged = told["score"] | {"private": True, "receipt": json.loads(other.text())}
+    for settings in (forged["settings"], told["settings"], "SELECT COUNT(*) FROM visits", None):
+        side.write_text(json.dumps(told | {"score": forged | {"settings": settings}}))
+        with pytest.raises(ReceiptRejected, match="another release"):
+            synth.read_table(tmp_path / "made.parquet").verify(key)

@@ -72,8 +72,9 @@ def test_a_receipt_of_another_owner_fails(ds, tmp_path):
     assert run.verdicts[0].reason == "its receipt does not hold"
 
 
-def test_what_is_shared_can_be_rows_or_what_they_were_drawn_from(ds):
-    run = Pipeline(synth.independent, options=OPTIONS).run(ds, spend=cl.rho(1))
+@pytest.mark.parametrize("generator", [synth.independent, synth.mst])
+def test_what_is_shared_can_be_rows_or_what_they_were_drawn_from(ds, generator):
+    run = Pipeline(generator, options=OPTIONS).run(ds, spend=cl.rho(1))
     ward = run.representation()[0]
     assert ward["columns"] == ["ward"]
     assert ward["cells"] == [["cardiology", "maternity", "surgery"]]

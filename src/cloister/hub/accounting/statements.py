@@ -384,6 +384,6 @@ def _entries(receipts: str | None) -> list[int]:
     for line in (receipts or "").splitlines():
         try:
             numbers.append(int(json.loads(line)["receipt"]["ledger"]["entry"]))
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue
     return numbers

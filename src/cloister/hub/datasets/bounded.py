@@ -105,7 +105,7 @@ def _answer(child: Child, seconds: float) -> dict[str, Any]:
         raise UploadRefused("reading it took more memory than there is for it. Send a smaller one.")
     try:
         answer: dict[str, Any] = json.loads(child.pipe.recv_bytes(_LARGEST))
-    except (EOFError, OSError, ValueError):
+    except (EOFError, OSError, ValueError, RecursionError):
         raise UploadRefused("it could not be read within the memory there is for it. Send a smaller one.") from None
     return answer
 

@@ -334,7 +334,7 @@ def _manifest(archive: tarfile.TarFile, keys: MasterKey) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads(keys.open(member.read(), _MANIFEST_LABEL))
         if manifest["form"] != FORM:
             raise ValueError
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, RecursionError):
         raise StoreFailed("this is not a whole copy made by `cloister hub backup`. Restore another one.") from None
     return manifest
 

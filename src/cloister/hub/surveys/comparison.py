@@ -51,26 +51,23 @@ class CentralCounts:
     """Counts of people by the groups of one column, from the result of a query.
 
     Attributes:
-        cells: for each group, case folded: the cell with the count and its interval.
+        cells: the groups, each with the cell of its count and interval.
         confidence: the probability with which an interval holds the true count.
     """
 
-    cells: Mapping[str, Mapping[str, Any]]
+    cells: Sequence[tuple[str, Mapping[str, Any]]]
     confidence: float
 
     def shares(self, choices: Sequence[str]) -> dict[str, tuple[float, float, float]] | None:
-        """Return the shares of the choices among all that were counted in them; None if one is no group."""
-        names = {choice.casefold(): choice for choice in choices}
-        if len(names) < len(choices):
-            return None
-        cells = {}
-        for folded, choice in names.items():
-            others = (value for value, same in _SAME.items() if same == folded and value not in names)
-            group = next((value for value in (folded, *others) if value in self.cells), None)
-            if group is None:
-                return None
-            cells[choice] = self.cells[group]
-        return _shares(cells, self.confidence)
+        """Return the shares of the choices among all that were counted in them; None if one has no group."""
+        cells: dict[str, list[Mapping[str, Any]]] = {choice: [] for choice in choices}
+        folded = {choice.casefold(): choice for choice in choices}
+        for group, cell in self.cells:
+            text = group.casefold()
+            choice = group if group in cells else folded.get(text) or folded.get(_SAME.get(text, ""))
+            if choice is not None:
+                cells[choice].append(cell)
+        return _shares(cells, self.confidence) if all(cells.values()) else None
 
 
 def counted(session: Session, person: Person) -> list[tuple[Job, CentralCounts]]:
@@ -129,7 +126,8 @@ def _counts_of(sql: str, result: Mapping[str, Any] | None) -> CentralCounts | No
     if not isinstance(rows, list) or len(groups) != 1 or not numbers:
         return None
     group, number = groups[0], numbers[0]
-    cells = {str(row[group].get("value")).casefold(): row[number] for row in rows}
+    # NULL is not a choice that is called None.
+    cells = [(str(row[group]["value"]), row[number]) for row in rows if row[group].get("value") is not None]
     return CentralCounts(cells, float(result.get("confidence", 0.95)))
 
 
@@ -167,16 +165,23 @@ def _counting(sql: str) -> _Counting:
     return _Counting(by_one, names, any(not select.alias for _, select in counts))
 
 
-def _shares(counts: Mapping[str, Mapping[str, Any]], confidence: float) -> dict[str, tuple[float, float, float]] | None:
-    """Convert counts with intervals to shares with intervals, by the delta method: the total's noise affects all."""
+def _shares(
+    counts: Mapping[str, Sequence[Mapping[str, Any]]], confidence: float
+) -> dict[str, tuple[float, float, float]] | None:
+    """Convert counts with intervals to shares with intervals, by the delta method: the total's noise affects all.
+
+    A choice may have several groups, such as `yes` and `true`: their counts are added, and so are their variances.
+    """
     reach = NormalDist().inv_cdf(0.5 + confidence / 2)
     estimates = {}
-    for name, cell in counts.items():
-        value, low, high = (cell.get(key) for key in ("value", "low", "high"))
-        if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in (value, low, high)):
+    for name, cells in counts.items():
+        numbers: list[tuple[Any, ...]] = [tuple(cell.get(key) for key in ("value", "low", "high")) for cell in cells]
+        if not all(
+            isinstance(number, int | float) and not isinstance(number, bool) for cell in numbers for number in cell
+        ):
             return None
-        assert value is not None and low is not None and high is not None  # noqa: PT018
-        estimates[name] = float(value), (float(high) - float(low)) / 2 / reach
+        variance = sum(((float(high) - float(low)) / 2 / reach) ** 2 for _, low, high in numbers)
+        estimates[name] = sum(float(value) for value, _, _ in numbers), sqrt(variance)
     total = sum(value for value, _ in estimates.values())
     if total <= 0:
         return None

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -16,7 +15,7 @@ from cloister.privacy.errors import BadInput, NotPrivate
 from cloister.privacy.mechanisms.checks import confidence_left
 from cloister.privacy.number import Number
 
-__all__ = ["Estimate", "Projection", "estimate", "interval"]
+__all__ = ["Estimate", "Projection", "estimate"]
 
 Projection = Literal["norm-sub", "simplex", "em"]
 
@@ -137,12 +136,6 @@ def estimate(
         spread=spread,
         _likelihood=lambda: likelihood(mechanism, counts.table, counts.n),
     )
-
-
-def interval(shares: Floats, error: Floats, confidence: Number) -> tuple[Floats, Floats]:
-    """Return the ends of normal intervals, for means of many independent reports."""
-    reach = NormalDist().inv_cdf(1 - float(confidence_left(confidence)) / 2) * error
-    return shares - reach, shares + reach
 
 
 def _spread(mechanism: Oracle, counts: Counts, shares: Floats, values: NDArray[np.int64] | None) -> Spread:

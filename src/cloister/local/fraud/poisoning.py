@@ -99,7 +99,7 @@ def _share(mechanism: Oracle, fakes: int, n: int) -> float:
 
 
 def _reach(mechanism: Oracle) -> tuple[float, float]:
-    """Return the least and the most that one report can add to n times a share."""
+    """Return the least and the most that one report can add to n times a share, whichever value's it is."""
     if isinstance(mechanism, HistogramEncoding):
         return -float(mechanism.limit), float(mechanism.limit)
     if isinstance(mechanism, HadamardResponse):
@@ -107,6 +107,8 @@ def _reach(mechanism: Oracle) -> tuple[float, float]:
         return -reach, reach
     gap = float(mechanism.p - mechanism.q)
     low, high = -float(mechanism.q) / gap, float(1 - mechanism.q) / gap
+    if isinstance(mechanism, RandomisedResponse):  # what it adds to no is 1 minus what it adds to yes
+        return min(low, 1 - high), max(high, 1 - low)
     if isinstance(mechanism, CountMeanSketch):
         meet = 1 / mechanism.buckets
         return (low - meet) / (1 - meet), (high - meet) / (1 - meet)

@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from cloister.local.base.coins import Words, below, tossed
 from cloister.local.base.counts import chosen, debiased, frequencies, likelihood, tally
@@ -93,6 +93,16 @@ class RandomisedResponse(Oracle):
     def largest_ratio(self) -> Fraction:
         """The larger of the ratios of yes and of no."""
         return max(self.p / self.q, (1 - self.q) / (1 - self.p))
+
+    def variance(self, frequencies: ArrayLike, people: int) -> Floats:
+        """Return the variances of the estimated shares of no and yes, which are the same; of a single share, of yes.
+
+        True no reports no with probability 1 - q, so p and q are not those of no.
+        """
+        shares = np.asarray(frequencies, dtype=np.float64)
+        if shares.shape == (2,):
+            shares = np.array([1 - shares[0], shares[1]])
+        return Oracle.variance(self, shares, people)
 
 
 # In a larger domain each value would get too few of the 2^64 words, and rounding up would dominate.

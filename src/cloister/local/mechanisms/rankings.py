@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from cloister.local.base.coins import Words, below, coins, uniform
 from cloister.local.base.counts import Counts, tally
-from cloister.local.base.estimate import interval
+from cloister.local.base.intervals import coins as support_spread
 from cloister.local.base.perturb import checked, perturbed
 from cloister.privacy.errors import BadCandidates, BadInput, NotPrivate
 from cloister.privacy.mechanisms.checks import confidence_left
@@ -340,13 +340,16 @@ def estimate_pairs(mechanism: PairOrder, counts: Counts, confidence: Number = "0
     _check(mechanism, counts)
     k = mechanism.domain
     table = counts.table.reshape(-1, 2)
-    share, variance = _shares(table[:, 1], table.sum(axis=1), mechanism)
+    pairs = _shares(table[:, 1], table.sum(axis=1), counts, mechanism, confidence)
     first, second = np.triu_indices(k, 1)
-    matrix, spread = np.full((k, k), 0.5), np.zeros((k, k))
-    matrix[first, second], matrix[second, first] = share, 1 - share
-    spread[first, second] = spread[second, first] = variance
-    scores, error = matrix.sum(axis=1) - 0.5, np.sqrt(spread.sum(axis=1))
-    return _made(mechanism, counts, confidence, scores, error, matrix, np.sqrt(spread))
+    matrix = np.full((k, k), 0.5)
+    error, below, above = (np.zeros((k, k)) for _ in range(3))
+    matrix[first, second], matrix[second, first] = pairs.share, 1 - pairs.share
+    error[first, second] = error[second, first] = pairs.error
+    below[first, second] = above[second, first] = pairs.below
+    above[first, second] = below[second, first] = pairs.above
+    every = _Shares(matrix, error, below, above)
+    return _made(mechanism, counts, confidence, matrix.sum(axis=1) - 0.5, every.summed(np.ones((k, k)), axis=1), every)
 
 
 def estimate_places(mechanism: ItemAtPlace, counts: Counts, confidence: Number = "0.95") -> RankingEstimate:
@@ -354,23 +357,56 @@ def estimate_places(mechanism: ItemAtPlace, counts: Counts, confidence: Number =
     _check(mechanism, counts)
     k = mechanism.domain
     table = counts.table.reshape(k, k)
-    matrix, spread = _shares(table, np.repeat(table.sum(axis=1)[:, None], k, axis=1), mechanism)
-    below = np.arange(k - 1, -1, -1.0)
-    scores = below @ matrix
+    places = _shares(table, np.repeat(table.sum(axis=1)[:, None], k, axis=1), counts, mechanism, confidence)
+    weights = np.arange(k - 1, -1, -1.0)
     # The last place has weight zero, even if no one was asked about it.
-    error = np.sqrt((below[:-1] ** 2) @ spread[:-1])
-    return _made(mechanism, counts, confidence, scores, error, matrix, np.sqrt(spread))
+    return _made(mechanism, counts, confidence, weights @ places.share, places.summed(weights[:, None], axis=0), places)
 
 
-def _shares(counts: NDArray[Any], people: NDArray[Any], mechanism: PairOrder | ItemAtPlace) -> tuple[Floats, Floats]:
-    """Return unbiased shares among the people asked, and variances; 1/options and infinity where no one was."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shares:
+    """Estimated shares, each from other people.
+
+    Attributes:
+        share: unbiased; 1/options where no one was asked.
+        error: standard errors; infinite where no one was asked.
+        below, above: how far the interval of each reaches.
+    """
+
+    share: Floats
+    error: Floats
+    below: Floats
+    above: Floats
+
+    def summed(self, weights: Floats, axis: int) -> tuple[Floats, Floats, Floats]:
+        """Return the error, and the reach of the interval below and above, of weighted sums.
+
+        The reach of a sum is the root of the sum of squares of the reaches of its parts (Zou & Donner 2008). So it is
+        as wide as its parts need where few people differ from the rest, and no variance is plugged in.
+        """
+        weighted = np.broadcast_to(weights, self.share.shape)
+
+        def root(reach: Floats) -> Floats:
+            squares = np.where(weighted > 0, weighted * np.where(weighted > 0, reach, 0.0), 0.0) ** 2
+            return np.asarray(np.sqrt(squares.sum(axis=axis)))
+
+        return root(self.error), root(self.below), root(self.above)
+
+
+def _shares(
+    table: NDArray[Any], people: NDArray[Any], counts: Counts, mechanism: PairOrder | ItemAtPlace, confidence: Number
+) -> _Shares:
+    """Return the shares among the people asked, who were drawn from all."""
     p, q = float(mechanism.p), float(mechanism.q)
     guess = 0.5 if isinstance(mechanism, PairOrder) else 1 / mechanism.domain
-    some = people > 0
-    share = np.where(some, (counts / np.maximum(people, 1) - q) / (p - q), guess)
-    likely = q + (p - q) * np.clip(share, 0.0, 1.0)
-    variance = np.where(some, likely * (1 - likely) / (np.maximum(people, 1) * (p - q) ** 2), np.inf)
-    return np.asarray(share), np.asarray(variance)
+    share = np.where(people > 0, (table / np.maximum(people, 1) - q) / (p - q), guess)
+    error, below, above = (np.full(share.shape, np.inf) for _ in range(3))
+    for asked in np.unique(people[people > 0]).tolist():
+        mask = people == asked
+        spread = support_spread(p, q, int(np.count_nonzero(mask)), asked).asking(asked / counts.n)
+        low, high = spread.interval(share[mask], confidence)
+        error[mask], below[mask], above[mask] = spread.error(share[mask]), share[mask] - low, high - share[mask]
+    return _Shares(share, error, below, above)
 
 
 def _check(mechanism: Oracle, counts: Counts) -> None:
@@ -385,18 +421,18 @@ def _made(
     counts: Counts,
     confidence: Number,
     scores: Floats,
-    error: Floats,
-    matrix: Floats,
-    matrix_error: Floats,
+    reach: tuple[Floats, Floats, Floats],
+    shares: _Shares,
 ) -> RankingEstimate:
+    error, below, above = reach
     return RankingEstimate(
         mechanism=mechanism,
         scores=scores,
         standard_error=error,
-        interval=interval(scores, error, confidence),
+        interval=(scores - below, scores + above),
         confidence=float(1 - confidence_left(confidence)),
-        matrix=matrix,
-        matrix_error=matrix_error,
+        matrix=shares.share,
+        matrix_error=shares.error,
         n=counts.n,
         refused=counts.refused,
         private=counts.private,

@@ -88,7 +88,7 @@ def _require_columns(questions: Sequence[Question], columns: set[str]) -> None:
 def _object(line: str, where: str) -> Mapping[str, Any]:
     try:
         row = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
         raise BadSource(f'{where} is no JSON object. Write one object a line, such as {{"smoker": "yes"}}.')
@@ -126,6 +126,8 @@ def envelopes(
                 skipped[question.id] += 1
                 continue
             chosen = question.id, row.get(f"{question.id}.level") or level
+            if isinstance(chosen[1], list | dict):
+                raise BadCandidates(f"row {number}: a level of {question.id} is one of {', '.join(question.offered)}.")
             if chosen not in levels:
                 levels[chosen] = _mechanism(question, chosen[1], number)
             group = question.id, levels[chosen]

@@ -40,7 +40,8 @@ def from_description(facts: Mapping[str, Any]) -> Oracle:
     """
     if not isinstance(facts, Mapping):
         raise BadInput("a description is a JSON object, as mechanism.describe() returns it.")
-    kind = _known().get(str(facts.get("mechanism")))
+    name = facts.get("mechanism")
+    kind = _known().get(name) if isinstance(name, str) else None
     if kind is None:
         raise BadInput(f"no mechanism has this name. Known are: {', '.join(sorted(_known()))}.")
     mechanism: Oracle = kind(**{field.name: _field(facts, field.name, field.type, kind.name) for field in fields(kind)})
@@ -53,7 +54,7 @@ def _same(description: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
     """Return True if the two have the same encoding; True is not 1 there."""
     try:
         return canonical(dict(description)) == canonical(dict(facts))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         return False
 
 

@@ -4,7 +4,7 @@ import base64
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cloister.local.base.counts import Counts
 from cloister.local.survey.collection import Collection
 from cloister.local.survey.envelope import ID_BYTES, VERSION
+from cloister.local.survey.envelope_reader import Refusal
 from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadSource
 
@@ -22,6 +23,44 @@ _KINDS = {"<i8", "<u8", "<f8", "<i4", "<u4"}
 
 def save(collection: Collection, path: Path | str) -> None:
     """Write questions, counts, refusals and the ids of counted reports; the ids are sorted, so no order is kept."""
+    target = Path(path)
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    beside.write_text(json.dumps(_content(collection), indent=1) + "\n", encoding="utf-8")
+    beside.replace(target)
+
+
+def load(path: Path | str) -> Collection:
+    """Read a collection that `save` wrote.
+
+    Raises:
+        BadSource: it is no such file, or says something that `save` does not write.
+    """
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        if content["version"] != VERSION:
+            raise ValueError
+        collection = Collection(Question.read(facts) for facts in content["questions"])
+        for name, levels in content["counts"].items():
+            for level, facts in levels.items():
+                collection._counts[name, level] = _counts(collection._counts[name, level], facts)
+        collection.refused.update({reason: int(count) for reason, count in content["refused"].items()})
+        ids = base64.b64decode(content["ids"], validate=True)
+        collection._ids = {ids[start : start + ID_BYTES] for start in range(0, len(ids), ID_BYTES)}
+        collection._stored = int(content.get("stored", 0))
+        as_written = _plain(_content(collection)) == _plain(content)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        raise BadSource(f"{path} is no file of counts. Write one with `cloister local collect`.") from None
+    counts = list(collection._counts.values())
+    numbers = [collection._stored, *collection.refused.values()]
+    numbers += [number for counted in counts for number in (counted.n, counted.refused)]
+    if not as_written or min(numbers) < 0 or not set(collection.refused) <= set(get_args(Refusal)):
+        raise BadSource(f"{path} is not as it was written. Restore it.")
+    if len(ids) % ID_BYTES or collection.n != sum(counted.n for counted in counts):
+        raise BadSource(f"{path} has as many ids as reports no longer: it was changed. Restore it.")
+    return collection
+
+
+def _content(collection: Collection) -> dict[str, Any]:
     counted = {name: collection.counts(name) for name in collection.questions}
     content = {
         "version": VERSION,
@@ -34,31 +73,12 @@ def save(collection: Collection, path: Path | str) -> None:
     }
     if collection._stored:  # counted from a store, without ids
         content["stored"] = collection._stored
-    target = Path(path)
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
-    beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    beside.replace(target)
+    return content
 
 
-def load(path: Path | str) -> Collection:
-    """Read a collection that `save` wrote."""
-    try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
-        if content["version"] != VERSION:
-            raise ValueError
-        collection = Collection(Question.read(facts) for facts in content["questions"])
-        for name, levels in content["counts"].items():
-            for level, facts in levels.items():
-                collection._counts[name, level] = _counts(collection._counts[name, level], facts)
-        collection.refused.update({reason: int(count) for reason, count in content["refused"].items()})
-        ids = base64.b64decode(content["ids"], validate=True)
-        collection._stored = int(content.get("stored", 0))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise BadSource(f"{path} is no file of counts. Write one with `cloister local collect`.") from None
-    collection._ids = {ids[start : start + ID_BYTES] for start in range(0, len(ids), ID_BYTES)}
-    if collection.n != sum(counts.n for counts in collection._counts.values()):
-        raise BadSource(f"{path} has as many ids as reports no longer: it was changed. Restore it.")
-    return collection
+def _plain(content: Any) -> str:
+    """Return the text of a file's content in one spelling; True is not 1 there."""
+    return json.dumps(content, sort_keys=True)
 
 
 def _told(counts: Counts) -> dict[str, Any]:

@@ -99,6 +99,8 @@ class Question:
             return _number(told)
         if self.kind == "choice":
             return self._place(told)
+        if isinstance(told, dict):
+            return None
         listed = told if isinstance(told, list) else [] if told == "none" else str(told).split(";")
         places = [self._place(choice.strip() if isinstance(choice, str) else choice) for choice in listed]
         if None in places or len(set(places)) < len(places) or len(places) > self.most:
@@ -158,19 +160,21 @@ def _names(choices: Any, domain: int) -> tuple[str, ...]:
 
 def read_questions(path: Path | str) -> tuple[Question, ...]:
     """Read the questions of a JSON file that `write_questions` wrote."""
+    unreadable = BadSource(f"{path} is no JSON file of questions. Write one with `cloister local advise --output`.")
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        raise BadSource(
-            f"{path} is no JSON file of questions. Write one with `cloister local advise --output`."
-        ) from None
+    except (OSError, ValueError, RecursionError):
+        raise unreadable from None
     if (
         not isinstance(content, dict)
         or content.get("version") != VERSION
         or not isinstance(content.get("questions"), list)
     ):
         raise BadSource(f"{path} holds no questions of version {VERSION}. Write them with `cloister local advise`.")
-    return tuple(Question.read(facts) for facts in content["questions"])
+    try:
+        return tuple(Question.read(facts) for facts in content["questions"])
+    except RecursionError:  # mechanisms within mechanisms, in names such as inner.inner.domain
+        raise unreadable from None
 
 
 def write_questions(questions: Iterable[Question], path: Path | str) -> None:

@@ -39,6 +39,7 @@ from cloister.synth.generators.table_join import NUMBER, read_two
 from cloister.synth.measure.marginals import Floats, Measurer, check_noise
 from cloister.synth.options import check_progress
 from cloister.synth.output.cost import written_epsilon
+from cloister.synth.output.request import settings_digest, table_request
 from cloister.synth.output.shared_table import PRICE, side_path
 from cloister.synth.output.table import SyntheticTable, as_many_as_fit, decoded, unasked_rows
 from cloister.synth.run import GeneratorResult, Progress
@@ -86,7 +87,8 @@ class TwoTables:
         """Return the measurements for both tables, and their total cost."""
         parts = {"parents": self.parent_table.side, "children with their parents": self.joined_table.side}
         measurements = {
-            name: {k: v for k, v in part.items() if k not in ("receipt", *PRICE)} for name, part in parts.items()
+            name: {k: v for k, v in part.items() if k not in ("receipt", "settings", *PRICE)}
+            for name, part in parts.items()
         }
         return {
             "cloister": "two synthetic tables",
@@ -97,6 +99,7 @@ class TwoTables:
             "neighbours": str(self.loss.relation),
             "rows": {"parents": self.parents.num_rows, "children": self.children.num_rows},
             **measurements,
+            "settings": self.release.parameters["settings"],
             "receipt": None if self.receipt is None else json.loads(self.receipt.text()),
         }
 
@@ -188,7 +191,6 @@ def two_tables(
     source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))
     tell = progress or (lambda share, word: None)
     reader = getattr(ds, "reader", None)
-    label = f"{reader.label}\n" if reader is not None and reader.label else ""
     settings = {parent: list(above[0].names), child: list(beside[0].names), "bins": bins}
 
     def whole(meter: PrivacyFilter) -> list[tuple[Domain, GeneratorResult, tuple[DependentColumn, ...]]]:
@@ -203,11 +205,12 @@ def two_tables(
             results.append((domain, tree_steps(inside, part), decided))
         return results
 
+    digest = settings_digest(settings, reader)
     (first, second), receipt = release_steps(
         whole,
         accounts=[ds.account, *([] if reader is None else [reader.account])],
         spend=budget.loss,
-        request=f"{label}synthesise {parent} and {child} as two tables {settings!r}",
+        request=table_request("", "two_tables", (), digest),
         unit=ds.tables.schema.unit,
         data_version=ds.version,
         source=source,
@@ -217,7 +220,7 @@ def two_tables(
         loss=budget.loss,
         unit=ds.tables.schema.unit,
         mechanism=receipt.body["mechanism"],
-        parameters={"method": "two_tables"},
+        parameters={"method": "two_tables", "settings": digest},
         private=source.private,
         receipt=receipt,
     )

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cloister.privacy.canonical import canonical
+from cloister.privacy.canonical import canonical, fingerprint
 from cloister.privacy.errors import BadInput, BadSource, CloisterError, ReceiptRejected, SealBroken
 from cloister.privacy.ledger.account import tidy
 from cloister.privacy.loss import ROW, Loss, Unit
@@ -34,6 +34,7 @@ from cloister.synth.measure.marginals import Floats
 from cloister.synth.options import check_flag
 from cloister.synth.output.cost import AS_EPSILON, cost_text, stated_epsilon, written_epsilon
 from cloister.synth.output.expected_errors import ExpectedError, RangeCondition, bounded, least_told, plain_condition
+from cloister.synth.output.request import is_digest, score_request, table_request
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,9 +89,10 @@ class HandedTable:
 
         The price is the loss with its neighbours, the unit, and whether the noise was private. All of it is compared
         with the receipt byte for byte; a pure loss that was charged as a rho must follow from the steps listed in the
-        receipt; an epsilon stated beside the loss must be implied by it. The price of a score in the metadata file is
-        compared with its own receipt, unless a hub signed all of it. Rows, errors and scores themselves are certified
-        by a hub's signature only.
+        receipt; an epsilon stated beside the loss must be implied by it. The receipt must be of a synthetic table with
+        this name, method and columns. The price of a score in the metadata file is compared with its own receipt,
+        unless a hub signed all of it. Rows, errors and scores themselves are certified by a hub's signature only: a
+        receipt of another run of the same request fits as well.
 
         Args:
             owner_key: the owner's public key, from a trusted source.
@@ -124,8 +126,13 @@ class HandedTable:
         receipt.verify(owner_key)
         if not _same(_claimed(self.side), _vouched(receipt, self.loss, stated_epsilon(self.side))):
             raise ReceiptRejected("the receipt is genuine, but the metadata file says something else.")
-        if not signed and self.side.get("score") is not None:
-            _verify_score(self.side["score"], owner_key)
+        if not signed:
+            names = [column["name"] for column in self.side["columns"]]
+            settings = self.side.get("settings")
+            request = table_request(self.side["table"], self.side["method"], names, str(settings))
+            _check_request(receipt, request, settings, self._digest)
+            if self.side.get("score") is not None:
+                _verify_score(self.side, owner_key, self._digest)
 
     def to_arrow(self) -> "pa.Table":
         """Return the rows as an Arrow table."""
@@ -253,8 +260,23 @@ def _vouched(receipt: Receipt, loss: Loss, requested: Loss | None) -> dict[str, 
     }
 
 
-def _verify_score(score: Any, owner_key: PublicKey | str) -> None:
+def _check_request(receipt: Receipt, request: str, settings: object, digest: str) -> None:
+    """Raise unless a receipt is of this request.
+
+    A hub's receipt for a table that was made elsewhere names the file itself instead.
+    """
+    if receipt.body["mechanism"] == HANDED_IN and receipt.body["answer"] == digest:
+        return
+    if not is_digest(settings) or fingerprint(request) != receipt.body["request"]:
+        raise ReceiptRejected(
+            "the receipt is genuine, but of another release than the metadata file describes. Ask for the file as it "
+            "was written; one of an earlier version has to be made again."
+        )
+
+
+def _verify_score(side: Mapping[str, Any], owner_key: PublicKey | str, digest: str) -> None:
     """Raise unless the owner signed the price that a score states."""
+    score = side["score"]
     record = score.get("receipt") if isinstance(score, Mapping) else None
     if record is None:
         raise ReceiptRejected(
@@ -266,6 +288,8 @@ def _verify_score(score: Any, owner_key: PublicKey | str) -> None:
     vouched = {} if loss is None else _vouched(receipt, loss, None)
     if loss is None or not all(_same(score.get(name), vouched[name]) for name in ("private", "loss", "unit")):
         raise ReceiptRejected("the score's receipt is genuine, but the metadata file says something else of its price.")
+    settings = score.get("settings")
+    _check_request(receipt, score_request(side["table"], str(settings)), settings, digest)
 
 
 def _score_loss(score: Any) -> Loss | None:
@@ -330,7 +354,7 @@ def parse_table(content: bytes, side: bytes, form: str = "parquet") -> HandedTab
     damaged = BadSource("the table or its metadata file is damaged. Ask for both as they were written.")
     try:
         metadata = json.loads(side)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise damaged from None
     if not isinstance(metadata, dict) or metadata.get("cloister") != KIND:
         raise BadSource("the metadata file is none of a synthetic table.")

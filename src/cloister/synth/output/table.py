@@ -197,6 +197,7 @@ class SyntheticTable(Release):
             ],
             "chosen": list(self.made.chosen),
             "expected error": workload_errors(self.made, self.domain, len(self), self.unit),
+            "settings": self.parameters["settings"],
             "receipt": None if self.receipt is None else json.loads(self.receipt.text()),
         }
 

@@ -75,6 +75,7 @@ class PublishableScore:
             "two-way error": None if self.two_way is None else self.two_way.to_json(),
             "pairs": self.pairs,
             "columns": [{"column": name, **error.to_json()} for name, error in self.columns.items()],
+            "settings": self.release.parameters["settings"],
             "receipt": None if self.release.receipt is None else json.loads(self.release.receipt.text()),
         }
 
@@ -129,8 +130,8 @@ def publishable_score(
     check_whole("most_pairs", most_pairs, least=0, most=MOST_PAIRS)
     compared = compare_with(data, [synthetic], columns, table, bins, released)
     names = [axis.name for axis in compared.domain.modelled]
-    request = f"score {compared.domain.table} synthetic {names!r} {most_pairs} pairs"
-    paid = pay(data, spend, "the score", request, random_state)
+    settings = f"{names!r} {most_pairs} pairs"
+    paid = pay(data, spend, "the score", f"score synthetic {compared.domain.table}", settings, random_state)
     pairs = some_pairs(len(names), most_pairs) if len(names) > 1 else []
 
     def steps(survey: Measurer) -> dict[str, Any]:

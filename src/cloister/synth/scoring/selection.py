@@ -86,8 +86,8 @@ def choose(
     compared = compare_with(data, tables, columns, table, bins, released)
     names = [axis.name for axis in compared.domain.modelled]
     pairs = some_pairs(len(names), most_pairs)
-    request = f"choose among {len(tables)} synthetic tables of {compared.domain.table} {names!r} {most_pairs} pairs"
-    paid = pay(data, spend, "the choice", request, random_state)
+    settings = f"{len(tables)} tables {names!r} {most_pairs} pairs"
+    paid = pay(data, spend, "the choice", f"choose among synthetic {compared.domain.table}", settings, random_state)
 
     def steps(survey: Measurer) -> tuple[int, float]:
         n = buy_rows(survey, paid.budget.part(_ROWS), "0.975")

@@ -154,7 +154,10 @@ def test_how_long_to_wait_is_kept_on_the_error(server, transport):
     assert caught.value.wait_s == 7
 
 
-@pytest.mark.parametrize("content", [b"<html>", b"[]", b"{}", b"", b'{"code": 1}'])
+DEEP = b"[" * 10**5 + b"]" * 10**5
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"[]", b"{}", b"", b'{"code": 1}', DEEP])
 def test_an_answer_that_is_no_refusal_of_ours_is_unavailable(server, transport, content):
     server.act = lambda *_: (502, content)
     with pytest.raises(Unavailable, match="502"):
@@ -168,8 +171,9 @@ def test_a_redirect_is_not_followed_since_it_would_carry_the_token_elsewhere(ser
     assert len(server.asked) == 1
 
 
-def test_an_answer_that_is_no_json_is_said(server, transport):
-    server.act = lambda *_: (200, b"<html>")
+@pytest.mark.parametrize("content", [b"<html>", DEEP])
+def test_an_answer_that_is_no_json_is_said(server, transport, content):
+    server.act = lambda *_: (200, content)
     with pytest.raises(BadForm):
         transport.json("GET", "/x")
 

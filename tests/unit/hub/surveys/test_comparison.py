@@ -81,6 +81,30 @@ def test_groups_that_are_no_choice_are_left_out():
     assert shares["no"][0] == 0.75
 
 
+def test_groups_that_mean_the_same_choice_are_added_and_so_is_their_noise():
+    rows = [("no", 300, 20), ("yes", 60, 12), ("TRUE", 30, 12), ("Yes", 10, 8), ("1", 0, 6)]
+    shares = comparison.share_of(job(rows), ("no", "yes"))
+    one = comparison.share_of(job([("no", 300, 20), ("yes", 100, (12**2 + 12**2 + 8**2 + 6**2) ** 0.5)]), ("no", "yes"))
+    assert [*shares] == [*one]
+    for name in ("no", "yes"):
+        assert shares[name] == pytest.approx(one[name])
+    assert comparison.share_of(job(rows[::-1]), ("no", "yes"))["yes"] == pytest.approx(shares["yes"])
+
+
+def test_a_choice_is_known_by_its_own_spelling_first():
+    shares = comparison.share_of(job([("a", 30, 2), ("A", 10, 2)]), ("A", "a"))
+    assert (shares["A"][0], shares["a"][0]) == (0.25, 0.75)
+    assert comparison.share_of(job([("a", 30, 2), ("A", 10, 2), ("b", 1, 1)]), ("A", "a", "B"))["B"][0] == 1 / 41
+    shares = comparison.share_of(job([("true", 30, 2), ("yes", 10, 2)]), ("true", "yes"))
+    assert shares["yes"][0] == 0.25
+
+
+def test_people_without_a_value_are_not_those_who_chose_none():
+    shares = comparison.share_of(job([("none", 30, 2), ("some", 10, 2), (None, 60, 2)]), ("none", "some"))
+    assert shares["none"][0] == 0.75
+    assert comparison.share_of(job([("some", 10, 2), (None, 60, 2)]), ("None", "some")) is None
+
+
 @pytest.fixture
 def town(answered, hospital_hub):
     world = hospital_hub

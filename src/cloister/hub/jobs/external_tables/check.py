@@ -26,6 +26,7 @@ from cloister.hub.datasets.unpack import unpack
 from cloister.hub.jobs.job_types.synthesise.form import MOST_CELLS, MOST_ROWS
 from cloister.privacy.errors import BadForm, BadInput, Broken, CloisterError, NotPrivate
 from cloister.privacy.loss import Loss
+from cloister.synth.output.request import is_digest
 from cloister.synth.output.shared_table import KIND, HandedTable, meets
 
 __all__ = ["Described", "Given", "read_given", "receive"]
@@ -130,7 +131,10 @@ _SIDE = {
     "cloister", "method", "table", "rows", "private", "loss", "unit", "neighbours", "columns", "never", "determines",
     "estimated rows of the real table", "measured", "chosen", "expected error", "receipt",
 }  # fmt: skip
-_MORE = {"loss as epsilon", "rows left out", "score", "sha256", "signature", "standard error of the estimated rows"}
+_MORE = {
+    "loss as epsilon", "rows left out", "score", "settings", "sha256", "signature",
+    "standard error of the estimated rows",
+}  # fmt: skip
 _AGAIN = "Upload both files as `cloister synth make` wrote them."
 
 
@@ -287,6 +291,8 @@ def _read_side(side: bytes) -> dict[str, Any]:
         raise BadForm(f"the metadata file is not complete: {', '.join(missing)} is missing. {_AGAIN}")
     if not isinstance(metadata["method"], str) or not metadata["method"].isidentifier() or len(metadata["method"]) > 40:
         raise BadForm("the method in the metadata file is a word such as aim.")
+    if not is_digest(metadata.get("settings", "0" * 64)):
+        raise BadForm(f"the settings in the metadata file are a hash. {_AGAIN}")
     if unknown:  # any other content would be shown to all users without a charge
         raise BadForm(f"the metadata file has {unknown[0]!r:.60}, which belongs into none. Take it out.")
     return metadata

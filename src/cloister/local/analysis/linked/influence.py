@@ -9,7 +9,6 @@ from cloister.local.analysis.linked.pairs import ReportGroup
 from cloister.local.base.number import NumberMechanism
 from cloister.local.base.oracle import Oracle
 from cloister.local.fraud.poisoning import Poisoning, poisoning
-from cloister.local.mechanisms.direct import RandomisedResponse
 from cloister.privacy.errors import BadInput
 
 __all__ = ["poisoned", "reach"]
@@ -24,10 +23,7 @@ def reach(mechanism: Oracle) -> tuple[float, float]:
         farthest = half * float(max(places))
         return -farthest, farthest
     alone = poisoning(mechanism, 1, 1)
-    low, high = 1 - alone.down, alone.up
-    if isinstance(mechanism, RandomisedResponse):  # the score of no is 1 minus that of yes
-        return min(low, 1 - high), max(high, 1 - low)
-    return low, high
+    return 1 - alone.down, alone.up
 
 
 def poisoned(groups: Sequence[ReportGroup], fakes: int | None, honest: tuple[float, float] = (0.0, 1.0)) -> Poisoning:

@@ -32,6 +32,7 @@ from cloister.privacy.release import Release
 from cloister.synth.domain.domain import Domain, read_domain
 from cloister.synth.measure.marginals import Measurer, check_noise
 from cloister.synth.options import check_flag, check_names
+from cloister.synth.output.request import settings_digest
 from cloister.synth.output.shared_table import HandedTable
 from cloister.synth.output.table import SyntheticTable
 from cloister.synth.scoring.negatives import NotPrivateTable
@@ -127,12 +128,13 @@ class RowCount:
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """The request and the account that pays."""
+    """The request, the hash of its settings, and the account that pays."""
 
     data: PrivateData
     budget: BudgetShare
     source: Source
     request: str
+    settings: str
 
 
 def compare_with(
@@ -220,12 +222,11 @@ def some_pairs(columns: int, most: int) -> list[Places]:
     return every if len(every) <= most else choose_columns(columns, 2, most, np.random.default_rng(0))
 
 
-def pay(data: PrivateData, spend: Any, what: str, request: str, random_state: Any) -> Paid:
+def pay(data: PrivateData, spend: Any, what: str, asked: str, settings: str, random_state: Any) -> Paid:
     """Read the available budget. Nothing is charged yet."""
-    reader = getattr(data, "reader", None)
-    label = f"{reader.label}\n" if reader is not None and reader.label else ""
     source: Source = SYSTEM if random_state is None else SeededSource(str(random_state))
-    return Paid(data, budget_share(spend, what, "scores"), source, f"{label}{request}")
+    digest = settings_digest(settings, getattr(data, "reader", None))
+    return Paid(data, budget_share(spend, what, "scores"), source, f"{asked} with {digest}", digest)
 
 
 def carry_out(paid: Paid, compared: Compared, steps: Callable[[Measurer], T]) -> tuple[T, Release]:
@@ -254,7 +255,7 @@ def carry_out(paid: Paid, compared: Compared, steps: Callable[[Measurer], T]) ->
         loss=paid.budget.loss,
         unit=data.tables.schema.unit,
         mechanism=receipt.body["mechanism"],
-        parameters={},
+        parameters={"settings": paid.settings},
         private=paid.source.private and compared.private,
         receipt=receipt,
     )
