@@ -406,6 +406,22 @@ def test_what_only_duckdb_can_hold_reads_too(tmp_path):
     tables.close()
 
 
+@pytest.mark.parametrize("scale", [38, 37, 19, 2])
+def test_a_decimal_of_38_digits_is_an_integer_only_if_it_is_whole(spark, scale):
+    """Spark compares it with its floor in 38 digits, and lost the last ones."""
+    step = Decimal((0, (1,), -scale))
+    top = Decimal((0, (9,) * 38, -scale))
+    cells = [None, Decimal(0), step, step.copy_negate(), top, top.copy_negate()]
+    rows = ", ".join("(NULL)" if cell is None else f"(CAST('{cell:f}' AS DECIMAL(38, {scale})))" for cell in cells)
+    frame = spark.sql(f"SELECT x, x AS y FROM VALUES {rows} AS t(x)")
+    columns = {"x": {"type": "integer"}, "y": {"type": "real"}}
+    tables = open_tables(frame, Schema.load({"unit": "row", "tables": {"t": {"columns": columns}}}))
+    read = tables.engine.run(tables.view("t").sql("spark")).to_pydict()
+    tables.close()
+    assert read["x"] == [None, 0, None, None, None, None]
+    assert read["y"] == [None if cell is None else float(cell) for cell in cells]
+
+
 MOMENTS = """
 unit: row
 tables:
@@ -864,12 +880,14 @@ def test_rows_with_null_where_none_may_be_are_left_out():
 STORED_AS = {
     "postgres": {
         "boolean": "true", "smallint": "1", "integer": "1", "bigint": "1", "numeric": "1", "numeric(4,1)": "1",
+        "numeric(38,38)": "0",
         "real": "1", "double precision": "1", "text": "1", "character varying(5)": "1", "character(5)": "1",
         "uuid": "3f2b8c1e-0000-4000-8000-000000000001", "word": "1", "date": "2025-02-01",
         "timestamp without time zone": "2025-02-01", "timestamp with time zone": "2025-02-01",
     },
     "duckdb": {
         "BOOLEAN": "true", "TINYINT": "1", "UBIGINT": "1", "HUGEINT": "1", "UHUGEINT": "1", "DECIMAL(4,1)": "1",
+        "DECIMAL(38,38)": "0",
         "FLOAT": "1", "DOUBLE": "1", "VARCHAR": "1", "UUID": "3f2b8c1e-0000-4000-8000-000000000001", "word": "1",
         "DATE": "2025-02-01", "TIMESTAMP_NS": "2025-02-01", "TIMESTAMP": "2025-02-01", "TIMESTAMPTZ": "2025-02-01",
     },

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from functools import lru_cache
 from typing import Any, Literal
 
 from sqlglot import exp
@@ -120,7 +121,7 @@ class Dialect:
 
     def name(self, name: str) -> str:
         """Return a quoted name."""
-        return exp.to_identifier(name, quoted=True).sql(self.dialect)
+        return _quoted(name, self.dialect)
 
     def is_cut(self, name: str) -> bool:
         """Return True if the engine would truncate this name."""
@@ -128,7 +129,7 @@ class Dialect:
 
     def text(self, value: str) -> str:
         """Return a text constant."""
-        return exp.Literal.string(value).sql(self.dialect)
+        return _text_constant(value, self.dialect)
 
     def constant(self, value: object) -> str:
         """Return a public value of any column type as a constant."""
@@ -163,6 +164,16 @@ class Dialect:
             return f"{t} ~ '^({pattern})$'"
         anchored = self.text(rf"\A({pattern})\z")
         return f"{t} RLIKE {anchored}"
+
+
+@lru_cache(maxsize=4096)  # a statement repeats the same few names
+def _quoted(name: str, dialect: str) -> str:
+    return exp.to_identifier(name, quoted=True).sql(dialect)
+
+
+@lru_cache(maxsize=4096)
+def _text_constant(value: str, dialect: str) -> str:
+    return exp.Literal.string(value).sql(dialect)
 
 
 _COMMON: dict[str, Family] = {

@@ -10,6 +10,7 @@ All problems of the source are found here, from names and declared types alone.
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from cloister.data.engines.arrow import is_dataset, known_to_duckdb
 from cloister.data.engines.engine import Engine
 from cloister.data.frames import from_pandas, refuse_coarse
 from cloister.data.schema import Schema, Table
-from cloister.data.views import readable, unit_families, view
+from cloister.data.views import readable, unit_families, view, view_text
 from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadSchema, BadSource
 
@@ -116,6 +117,15 @@ def open_tables(
     """
     schema.check()
     engine = open_engine(source, schema, memory_limit, threads, timeout_s, spill)
+    try:
+        return _checked(engine, schema)
+    except BaseException:
+        engine.close()
+        raise
+
+
+def _checked(engine: Engine, schema: Schema) -> Tables:
+    """Return the tables of an engine if every column can be read, by its declared type and on made-up rows."""
     say, problems = dialect_of(engine.dialect), list[str]()
     families: dict[str, dict[str, Family]] = {}
     for table in schema.tables.values():
@@ -125,12 +135,42 @@ def open_tables(
         }
         problems += _cut_names(table, say) or _mismatches(table, declared, families[table.name])
     if problems:
-        engine.close()
-        listed = "".join(f"\n  {number}. {problem}." for number, problem in enumerate(problems, 1))
-        raise BadSchema(f"the schema does not fit the source:{listed}")
+        raise _misfit(problems)
     private = [table for table in schema.tables.values() if table.unit is not None]
     as_text = any(is_text(families[table.name][table.unit or ""]) for table in private)
-    return Tables(engine, schema, as_text, families)
+    tables = Tables(engine, schema, as_text, families)
+    problems = [problem for table in schema.tables.values() for problem in _failing(tables, table)]
+    if problems:
+        raise _misfit(problems)
+    return tables
+
+
+def _misfit(problems: Sequence[str]) -> BadSchema:
+    listed = "".join(f"\n  {number}. {problem}." for number, problem in enumerate(problems, 1))
+    return BadSchema(f"the schema does not fit the source:{listed}")
+
+
+def _failing(tables: Tables, table: Table) -> list[str]:
+    """Return the columns that the engine cannot read in made-up rows of their declared types.
+
+    No true row is read. A reader that fails on a row would reveal that such a row exists.
+    """
+    columns: dict[str, tuple[str, Table]] = {}
+    for name, column in table.columns.items():  # bounds and categories are applied after reading
+        alike = replace(column, bounds=None, categories=column.categories and column.categories[:1], nullable=True)
+        columns[name] = (column.type, replace(table, unit=None, columns={name: alike}))
+    if table.unit is not None:
+        columns[table.unit] = ("unit", replace(table, columns={}))
+    families, dialect, as_text = tables._families[table.name], tables.engine.dialect, tables.unit_as_text
+    readers = {
+        name: partial(view_text, replace(facts, name="t"), families, dialect=dialect, unit_as_text=as_text)
+        for name, (_, facts) in columns.items()
+    }
+    return [
+        f"{table.name}.{name} cannot be read as {columns[name][0]}: the engine fails on values of its declared type. "
+        "Convert it"
+        for name in tables.engine.failing(table.name, readers)
+    ]
 
 
 def _cut_names(table: Table, say: Dialect) -> list[str]:

@@ -4,7 +4,8 @@ A view is total: no cell makes it fail. Text that cannot be read as the column's
 is required, and a value outside the categories become NULL. Numbers and dates beyond the bounds, infinities, and
 numbers too large for the type become the nearer bound. Empty text becomes NULL, so that CSV files and databases agree.
 Rows without a unit are left out. So no error, type or interval depends on a value, and the three engines return the
-same rows to the last bit.
+same rows to the last bit. No reader compares a declared type with a constant that this type may not hold: the engine
+would have to cast one of them, and fail on the first row. `open_tables` tries every reader on made-up rows.
 
 There are two nested steps: *read* turns the declared type into BIGINT, DOUBLE, BOOLEAN, text, DATE or TIMESTAMP
 (numbers that do not fit become the largest that fits); *clip* applies bounds and categories. Numbers in text have at
@@ -25,7 +26,7 @@ from sqlglot import exp
 from cloister.data.dialect import Dialect, Family, dialect_of, is_text
 from cloister.data.schema import UNIT, Column, Table, internal
 
-__all__ = ["file_columns", "frame_columns", "read", "readable", "unit_families", "view"]
+__all__ = ["file_columns", "frame_columns", "read", "readable", "unit_families", "view", "view_text"]
 
 _NUMBER = "[+-]?([0-9]{1,60}([.][0-9]{0,60})?|[.][0-9]{1,60})([eE][+-]?[0-9]{1,3})?"
 _WHOLE = "[+-]?[0-9]{1,60}([.]0{0,60})?"
@@ -95,7 +96,8 @@ def _whole_from_float(x: str, say: Dialect) -> str:
 
 def _whole_from_wide(x: str, say: Dialect) -> str:
     if say.dialect == "duckdb":  # comparing a wide decimal with its floor may overflow; its text never does
-        return _whole_from_text(f"CAST({x} AS VARCHAR)", say)
+        # Every type holds 0, and DuckDB writes that of DECIMAL(1, 1) as '.0'.
+        return f"CASE WHEN {x} = 0 THEN {say.constant(0)} ELSE {_whole_from_text(f'CAST({x} AS VARCHAR)', say)} END"
     if say.dialect == "postgres":
         return (
             f"CASE WHEN {x} <> FLOOR({x}) OR {x} = CAST('NaN' AS NUMERIC) THEN NULL"
@@ -104,7 +106,8 @@ def _whole_from_wide(x: str, say: Dialect) -> str:
             f" WHEN {x} > {say.constant(_MOST)} THEN {say.constant(_MOST)} END"
         )
     overflow = f"CASE WHEN {x} < 0 THEN {say.constant(_LEAST)} ELSE {say.constant(_MOST)} END"
-    return f"CASE WHEN {x} = FLOOR({x}) THEN COALESCE({say.safe(x, 'BIGINT')}, {overflow}) END"
+    # Compared with its floor, a decimal of 38 digits would lose the last ones.
+    return f"CASE WHEN FLOOR({x}) = CEIL({x}) THEN COALESCE({say.safe(x, 'BIGINT')}, {overflow}) END"
 
 
 def _whole_from_text(x: str, say: Dialect) -> str:
@@ -128,6 +131,10 @@ def _as_it_is(x: str, say: Dialect) -> str:
 
 def _truth_from_whole(x: str, say: Dialect) -> str:
     return f"CASE WHEN {x} = 1 THEN TRUE WHEN {x} = 0 THEN FALSE END"
+
+
+def _truth_from_wide(x: str, say: Dialect) -> str:
+    return _truth_from_whole(_whole_from_wide(x, say), say)  # DECIMAL(38, 38) cannot hold 1
 
 
 def _truth_from_text(x: str, say: Dialect) -> str:
@@ -304,18 +311,23 @@ def frame_columns(table: Table, declared: Mapping[str, Family], say: Dialect) ->
     return expressions
 
 
-def file_columns(table: Table, declared: Mapping[str, Family], say: Dialect) -> dict[str, str]:
+def file_columns(table: Table, declared: Mapping[str, Family], unit_as_text: bool, say: Dialect) -> dict[str, str]:
     """Return the columns of one of several files in their types in the schema, as SQL.
 
     Files may declare different types. Read this way they have one, and no engine has to cast a value to the type of
-    another file, which fails for a date beyond TIMESTAMP and a TIMESTAMP beyond nanoseconds. A column that cannot be
-    read, and ids, are unchanged.
+    another file, which fails for a date beyond TIMESTAMP and for 5 as DECIMAL(38, 38), and rounds 0.5 to an integer. A
+    column that cannot be read is unchanged, to be refused.
+
+    Args:
+        unit_as_text: True if some file has text as ids.
     """
     expressions = {name: say.name(name) for name in declared}
     for column in table.columns.values():
         convert = _READ[column.type].get(declared.get(column.name, ""))
         if convert is not None and convert is not _text:  # text is one type in all files
             expressions[column.name] = convert(say.name(column.name), say)
+    if table.unit is not None and declared.get(table.unit) in unit_families():
+        expressions[table.unit] = _unit(declared[table.unit], table.unit, unit_as_text, say)
     return expressions
 
 
@@ -328,7 +340,7 @@ _FROM_FRAME: Mapping[tuple[str, str], Callable[[str, Dialect], str]] = {
     ("integer", "boolean"): _whole,
     ("real", "boolean"): lambda x, say: _double(_whole(x, say), say),
     ("boolean", "float"): _truth_from_whole,
-    ("boolean", "wide"): _truth_from_whole,
+    ("boolean", "wide"): _truth_from_wide,
     ("text", "float"): lambda x, say: _word(_whole_from_float(x, say), say),
     ("text", "wide"): lambda x, say: _word(_whole_from_wide(x, say), say),
     ("date", "float"): _empty("DATE"),
@@ -346,6 +358,13 @@ def view(
         place: the table in the engine, as quoted SQL.
         unit_as_text: True if ids are compared as text, because some table of the schema has them as text.
     """
+    return _parsed(view_text(table, declared, place, dialect, unit_as_text), dialect)
+
+
+def view_text(
+    table: Table, declared: Mapping[str, Family], place: str, dialect: str, unit_as_text: bool = False
+) -> str:
+    """Return the statement of `view` as text, which takes less time than its syntax tree."""
     say = dialect_of(dialect)
     columns = list(table.columns.values())
     inner = [f"{_read_column(column, declared[column.name], say)} AS {say.name(column.name)}" for column in columns]
@@ -360,7 +379,7 @@ def view(
         inner = outer = [f"1 AS {say.name(internal('row'))}"]
     alias = say.name(table.name)
     sql = f"SELECT {', '.join(outer)} FROM (SELECT {', '.join(inner)} FROM {place}) AS {alias}"  # noqa: S608
-    return _parsed(_without_null(sql, present, alias, say), dialect)
+    return _without_null(sql, present, alias, say)
 
 
 def _without_null(sql: str, present: Sequence[str], alias: str, say: Dialect) -> str:

@@ -141,6 +141,11 @@ def known_to_duckdb(name: str, kind: Any) -> Any:
 
     if pa.types.is_float16(kind):
         return pa.float32()
+    if pa.types.is_decimal(kind) and kind.scale < 0:
+        raise BadSource(
+            f"the column {name:.60} is {kind!s:.60}, a decimal of negative scale, which cannot be read. Save it as "
+            "integers or with scale 0."
+        )
     if pa.types.is_decimal256(kind):  # DuckDB reads numbers from text
         return pa.large_string()
     inner = [kind.field(i).type for i in range(kind.num_fields)] if pa.types.is_nested(kind) else []

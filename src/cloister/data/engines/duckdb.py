@@ -11,23 +11,25 @@ import fcntl
 import gzip
 import io
 import os
+import re
 import shutil
 import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from cloister.data.dialect import Dialect, Family, dialect_of, family
+from cloister.data.dialect import Dialect, Family, dialect_of, family, is_text
 from cloister.data.engines.arrow import datasets_of, parquet_dataset, parts_of
 from cloister.data.engines.engine import DialectName, failing_quietly
 from cloister.data.schema import Table, internal
-from cloister.data.views import file_columns, frame_columns
-from cloister.privacy.errors import BadSource
+from cloister.data.views import file_columns, frame_columns, readable, unit_families
+from cloister.privacy.errors import BadSchema, BadSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,11 +55,30 @@ _CSV = (
     "auto_detect = false, header = true, quote = '\"', escape = '\"', parallel = false, "
     "ignore_errors = true, null_padding = true, strict_mode = false"
 )
-# Files of one folder may declare different types: a common one is found. Casts of timestamps to it may fail, so files
-# that need one are read by Arrow.
+# Files of one folder may declare different types: a common one is found. Casts of timestamps, dates and decimals to it
+# may fail, so files that need one are read by Arrow.
 _PARQUET = "union_by_name = true, hive_types_autocast = false, utf8_validation = 'replace'"
 _PARQUET_TYPES = "SELECT DISTINCT name, duckdb_type, COALESCE(logical_type, converted_type, '') FROM parquet_schema({})"
-_TEMPORAL = ("DATE", "TIMESTAMP")
+_tried: set[str] = set()  # statements that read made-up rows without failing
+_UNTYPED = '"NULL"'
+# At which values a reader of a declared type might fail: its ends, and what is not a number.
+_BITS = {
+    "TINYINT": 7, "SMALLINT": 15, "INTEGER": 31, "BIGINT": 63, "HUGEINT": 127,
+    "UTINYINT": 8, "USMALLINT": 16, "UINTEGER": 32, "UBIGINT": 64, "UHUGEINT": 128,
+}  # fmt: skip
+_SAFELY_CAST = {*_BITS, "BOOLEAN", "FLOAT", "DOUBLE", "VARCHAR"}  # to each other's common type
+_EXTREMES = {
+    "FLOAT": ("-inf", "inf", "nan", "-3.4028235e38"),
+    "DOUBLE": ("-inf", "inf", "nan", "-1.7976931348623157e308"),
+    "VARCHAR": ("", "-inf", f"{'9' * 60}.{'9' * 60}e999", "9999-02-31T23:59:59Z"),
+    "BLOB": ("", "\\xFF", "1", "-1e-999"),
+    "BOOLEAN": ("false", "true"),
+    "DATE": ("-infinity", "infinity", "5877642-06-25 (BC)", "5881580-07-10"),
+    "TIMESTAMP": (
+        "-infinity", "infinity", "290309-12-22 (BC) 00:00:00", "294247-01-10 04:00:54.775806", "1677-09-22 00:00:00",
+        "2262-04-11 23:47:16.854775806",
+    ),
+}  # fmt: skip
 
 
 class DuckDB:
@@ -81,6 +102,7 @@ class DuckDB:
         self._names: list[str] = []
         self._arrow: dict[str, object] = {}
         self._frames: dict[str, str] = {}
+        self._conversions: dict[str, list[_Conversion]] = {}
         self._paths: list[str] = []
         self._folders: list[str] = []
         self._pinned: list[PinnedFiles] = []
@@ -118,7 +140,7 @@ class DuckDB:
     def add_parquet(self, name: str, path: Path, facts: Table | None = None, *, pinned: bool = False) -> None:
         """Add a Parquet file, or all Parquet files under a folder; with `facts`, only columns that the schema names.
 
-        Files with timestamps at which DuckDB's own reader can fail are read by Arrow.
+        Files with types at which DuckDB's own reader can fail are read by Arrow.
         """
         # A file's minimum and maximum exclude NaN and are only its writer's claim. The optimizer would trust them and
         # drop a comparison with a bound beyond them: values would not be clipped.
@@ -126,22 +148,22 @@ class DuckDB:
         source = self._file(path, pinned=pinned)
         if path.is_dir():
             source = self._say.text(f"{path if pinned else path.resolve()}/**/*.parquet")
-        if self._has_fragile_moments(source, facts):
+        if self._has_fragile_types(source, facts):
             self._add_parts(name, [self._by_arrow(source)], facts)
         else:
             self._add(name, f"SELECT * FROM read_parquet({source}, {_PARQUET})")  # noqa: S608
 
     @failing_quietly("DuckDB")
-    def _has_fragile_moments(self, source: str, facts: Table | None) -> bool:
-        """Return True if DuckDB's reader casts timestamps: milliseconds always, others to the type of another file."""
+    def _has_fragile_types(self, source: str, facts: Table | None) -> bool:
+        """Return True if DuckDB's reader casts: milliseconds always, others to the type of another file."""
         kinds: dict[str, set[str]] = {}
         rows = self._connection.execute(_PARQUET_TYPES.format(source)).fetchall()
         for name, kind, unit in rows:
-            if kind is not None and (facts is None or name in facts.columns):
+            if kind is not None and (facts is None or name in facts.columns or name == facts.unit):
                 kinds.setdefault(name, set()).add(kind)
                 if "MILLIS=MilliSeconds" in unit or unit == "TIMESTAMP_MILLIS":
                     return True
-        return any(len(some) > 1 and any(kind.startswith(_TEMPORAL) for kind in some) for some in kinds.values())
+        return any(len(some) > 1 and not some <= _SAFELY_CAST for some in kinds.values())
 
     @failing_quietly("DuckDB")
     def _by_arrow(self, source: str) -> "pyarrow.dataset.Dataset":
@@ -162,29 +184,42 @@ class DuckDB:
     @failing_quietly("DuckDB")
     def _add_parts(self, name: str, datasets: Sequence["pyarrow.dataset.Dataset"], facts: Table | None) -> None:
         """Add files of Arrow datasets as one table; if they declare different types, in the types of the schema."""
-        selects, parts = [], [part for dataset in datasets for part in parts_of(dataset, facts)]
+        parts = [part for dataset in datasets for part in parts_of(dataset, facts)]
+        selects, kinds = list[str](), list[dict[str, str]]()
+        conversions = self._conversions.setdefault(name, [])
         for part in parts:
             raw = internal(f"files_{len(self._arrow)}")
             self._connection.register(raw, part.dataset)
             self._arrow[raw] = part.dataset
-            select = _select(part.columns, self._say.name(raw), self._say)
-            if facts is not None and len(parts) > 1:
-                read = file_columns(facts, self._families(f"({select})"), self._say)
-                columns = {name: read.get(name, self._say.name(name)) for name in part.columns}
-                select = _select(columns, f"({select})", self._say)
-            selects.append(select)
+            selects.append(_select(part.columns, self._say.name(raw), self._say))
+            conversions.append(_Conversion(self._kinds(self._say.name(raw)), [part.columns]))
+            kinds.append(self._kinds(f"({selects[-1]})"))
+        if facts is not None and len(parts) > 1:
+            _refuse_unreadable(facts, kinds, self._say)
+            families = [self._families(declared) for declared in kinds]
+            as_text = any(is_text(each[facts.unit]) for each in families if facts.unit in each)
+            for i, part in enumerate(parts):
+                read = file_columns(facts, families[i], as_text, self._say)
+                conversions[i].steps.append({name: read.get(name, self._say.name(name)) for name in part.columns})
+                selects[i] = _select(conversions[i].steps[-1], f"({selects[i]})", self._say)
         both = f"({' UNION ALL BY NAME '.join(selects)})"
         # A column without values has no type in Arrow. Its readability must not depend on that.
-        rows = self._connection.execute(f"DESCRIBE SELECT * FROM {both}").fetchall()  # noqa: S608
-        columns = {row[0]: "CAST(NULL AS VARCHAR)" if row[1] == '"NULL"' else self._say.name(row[0]) for row in rows}
+        columns = {
+            column: "CAST(NULL AS VARCHAR)" if kind == _UNTYPED else self._say.name(column)
+            for column, kind in self._kinds(both).items()
+        }
         self._frames[name] = _select(columns, both, self._say)
         self._connection.execute(f"CREATE TEMP VIEW {self._say.name(name)} AS {self._frames[name]}")
         self._names.append(name)
 
-    def _families(self, source: str) -> dict[str, Family]:
-        """Return the families of the readable columns of a table or query."""
+    def _families(self, kinds: Mapping[str, str]) -> dict[str, Family]:
+        """Return the families of the readable columns of some declared types."""
+        return {name: kind_family for name, kind in kinds.items() if (kind_family := family(kind, self._say))}
+
+    def _kinds(self, source: str) -> dict[str, str]:
+        """Return the declared types of a table or query."""
         rows = self._connection.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()  # noqa: S608
-        return {row[0]: column_family for row in rows if (column_family := family(row[1], self._say)) is not None}
+        return {row[0]: row[1] for row in rows}
 
     @failing_quietly("DuckDB")
     def add_arrow(self, name: str, table: "pa.Table", facts: Table | None = None) -> None:
@@ -194,16 +229,15 @@ class DuckDB:
         self._names.append(name)
         if facts is None:
             return
-        rows = self._connection.execute(f"DESCRIBE {self._say.name(name)}").fetchall()
-        expressions = frame_columns(facts, self._families(self._say.name(name)), self._say)
-        listed = ", ".join(
-            f"{expressions.get(row[0], self._say.name(row[0]))} AS {self._say.name(row[0])}" for row in rows
-        )
+        kinds = self._kinds(self._say.name(name))
+        expressions = frame_columns(facts, self._families(kinds), self._say)
+        columns = {column: expressions.get(column, self._say.name(column)) for column in kinds}
         self._connection.unregister(name)
         raw = internal(f"frame_{len(self._arrow)}")
         self._arrow[raw] = self._arrow.pop(name)
         self._connection.register(raw, table)
-        self._frames[name] = f"SELECT {listed} FROM {self._say.name(raw)}"  # noqa: S608
+        self._conversions[name] = [_Conversion(kinds, [columns])]
+        self._frames[name] = _select(columns, self._say.name(raw), self._say)
         self._connection.execute(f"CREATE TEMP VIEW {self._say.name(name)} AS {self._frames[name]}")
 
     @failing_quietly("DuckDB")
@@ -253,6 +287,37 @@ class DuckDB:
     def place(self, table: str) -> str:
         """Return the quoted name."""
         return self._say.name(table)
+
+    @failing_quietly("DuckDB")
+    def failing(self, table: str, readers: Mapping[str, Callable[[str], str]]) -> list[str]:
+        """Return the columns whose readers fail on made-up values, converted as those of the file or frame are.
+
+        Columns that are read alike are tried once in a process: it takes about a millisecond each.
+        """
+        import duckdb
+
+        def fails(statements: Collection[str]) -> bool:
+            hashes = [f"SELECT HASH(x) FROM ({sql})" for sql in sorted(statements)]  # noqa: S608
+            try:
+                with self._lock:
+                    self._connection.execute(" UNION ALL ".join(hashes)).fetchall()
+            except duckdb.Error:
+                return True
+            return False
+
+        conversions = self._conversions.get(table) or [_Conversion(self.columns(table), [])]
+        reading = dict[str, str]()
+        for name, read in readers.items():
+            # A file in which a column has no type does not decide its type.
+            parts = [
+                part.made_up(name, self._say) for part in conversions if part.kinds.get(name, _UNTYPED) != _UNTYPED
+            ]
+            parts = parts or [_select({name: "CAST(NULL AS VARCHAR)"}, "(VALUES (1))", self._say)]
+            reading[name] = read(f"({' UNION ALL '.join(parts)})").replace(self._say.name(name), '"x"')
+        untried = set(reading.values()) - _tried
+        failing = {sql for sql in untried if fails([sql])} if untried and fails(untried) else set()
+        _tried.update(untried - failing)
+        return [name for name, sql in reading.items() if sql in failing]
 
     @failing_quietly("DuckDB")
     def prepare(self, sql: str) -> None:
@@ -329,6 +394,57 @@ def _select(columns: Mapping[str, str], source: str, say: Dialect) -> str:
     selected = columns or {internal("row"): "1"}
     listed = ", ".join(f"{sql} AS {say.name(column)}" for column, sql in selected.items())
     return f"SELECT {listed} FROM {source}"  # noqa: S608
+
+
+def _refuse_unreadable(table: Table, parts: Sequence[Mapping[str, str]], say: Dialect) -> None:
+    """Refuse files of which some declare a type that cannot be read: it would be cast to the type of the others.
+
+    Raises:
+        BadSchema: names the column and the type.
+    """
+    wanted = {name: (column.type, readable(column.type)) for name, column in table.columns.items()}
+    wanted |= {} if table.unit is None else {table.unit: ("unit", unit_families())}  # type: ignore[dict-item]
+    for kinds in parts:
+        for name, kind in kinds.items():
+            if name in wanted and kind != _UNTYPED and family(kind, say) not in wanted[name][1]:
+                raise BadSchema(
+                    f"{table.name}.{name} is declared {kind:.60} in some files, which cannot be read as "
+                    f"{wanted[name][0]}. Save them with the type of the others."
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversion:
+    """How DuckDB converts the columns of a file or frame before a view reads them.
+
+    Attributes:
+        kinds: the declared types.
+        steps: the SQL of each column, one after the other.
+    """
+
+    kinds: Mapping[str, str]
+    steps: list[Mapping[str, str]]
+
+    def made_up(self, column: str, say: Dialect) -> str:
+        """Return the conversion of made-up values of a column: NULL, and extreme values of its type."""
+        kind = self.kinds[column]
+        listed = ", ".join(f"({say.text(value)})" for value in _extremes(kind))
+        select = _select({column: f"TRY_CAST(c AS {kind})"}, f"(VALUES (NULL), {listed}) AS t(c)", say)
+        for step in self.steps:
+            select = _select({column: step[column]}, f"({select})", say)
+        return select
+
+
+def _extremes(kind: str) -> Sequence[str]:
+    """Return extreme values of a declared type as text."""
+    if kind in _BITS:
+        most = 2 ** _BITS[kind]
+        return ("0", str(most - 1)) if kind.startswith("U") else (str(-most), str(most - 1), "-1")
+    if digits := re.fullmatch(r"DECIMAL\(([0-9]+),([0-9]+)\)", kind):
+        precision, scale = map(int, digits.groups())
+        most_text = f"{'9' * (precision - scale)}.{'9' * scale}"
+        return most_text, f"-{most_text}", "0", f"-0.{'1'.rjust(scale, '0')}"
+    return _EXTREMES["TIMESTAMP" if kind.startswith("TIMESTAMP") else kind if kind in _EXTREMES else "VARCHAR"]
 
 
 def remove_orphaned_spill() -> int:

@@ -1,6 +1,6 @@
 """The engine protocol: holds rows and runs statements."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Literal, ParamSpec, Protocol, TypeVar
 
@@ -38,6 +38,16 @@ class Engine(Protocol):
 
     def place(self, table: str) -> str:
         """Return the table as quoted SQL, for a FROM clause."""
+        ...
+
+    def failing(self, table: str, readers: Mapping[str, Callable[[str], str]]) -> list[str]:
+        """Return the columns whose readers fail on made-up values of their declared types. No row is read.
+
+        Args:
+            readers: for each column, the statement that reads it from rows, given as SQL.
+
+        An engine on which this takes long returns none.
+        """
         ...
 
     def prepare(self, sql: str) -> None:

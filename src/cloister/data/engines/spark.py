@@ -3,7 +3,7 @@
 import itertools
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cloister.data.dialect import dialect_of
@@ -60,6 +60,10 @@ class Spark:
     def place(self, table: str) -> str:
         """Return the temporary view of the table."""
         return self._say.name(self._views[table])
+
+    def failing(self, table: str, readers: Mapping[str, Callable[[str], str]]) -> list[str]:
+        """Return none: a job takes long. Every type is tried in tests/e2e/test_engines.py."""
+        return []
 
     def prepare(self, sql: str) -> None:
         """Do nothing: Spark may read files to plan."""

@@ -11,7 +11,7 @@ version was prepared, so the web processes plan without access to any row.
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -214,6 +214,10 @@ class EmptyEngine:
     def place(self, table: str) -> str:
         """Return the quoted name."""
         return dialect_of(self._dialect).name(table)
+
+    def failing(self, table: str, readers: Mapping[str, Callable[[str], str]]) -> list[str]:
+        """Return none: there is no engine."""
+        return []
 
     def prepare(self, sql: str) -> None:
         """Do nothing: there is no engine."""
