@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from cloister.privacy.errors import BadInput, BadSchema
 
-__all__ = ["Categories", "category", "number", "numbers_in"]
+__all__ = ["Categories", "attempt", "category", "number", "numbers_in"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -45,9 +45,19 @@ def category(cell: Any) -> str | float | None:
     >>> [category(cell) for cell in (1, 1.0, True, "1", "1.0", "01", float("nan"), None)]
     [1.0, 1.0, 1.0, 1.0, 1.0, '01', None, None]
     """
+    return attempt(lambda: _category(_bare(cell)))
+
+
+def attempt(read: Callable[[], Any]) -> Any:
+    """Return what a conversion returns; None if it fails: no cell may make a fit fail.
+
+    A foreign type may raise anything: polars panics with an error that is no Exception.
+    """
     try:
-        return _category(_bare(cell))
-    except Exception:  # a foreign type whose conversion fails: no cell may make a fit fail
+        return read()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return None
 
 
@@ -135,19 +145,17 @@ def number(cell: Any) -> float:
     >>> [number(cell) for cell in (2, "1.5", True, "True", 10**400, "many", None)]
     [2.0, 1.5, 1.0, 1.0, inf, nan, nan]
     """
-    try:
-        cell = _bare(cell)
-        if isinstance(cell, bytes | str):
-            text = _text(cell)
-            return _TRUTHS[text] if text in _TRUTHS else float(text)
-        if hasattr(cell, "as_py"):
-            return number(cell.as_py())
-        if type(cell).__name__ in ("NAType", "NaTType"):
-            return math.nan
-        real = _real(cell)
-        return math.nan if real is None else real
-    except Exception:  # as in `category`
-        return math.nan
+    real = attempt(lambda: _number(_bare(cell)))
+    return math.nan if real is None else real
+
+
+def _number(cell: Any) -> float | None:
+    if isinstance(cell, bytes | str):
+        text = _text(cell)
+        return _TRUTHS[text] if text in _TRUTHS else float(text)
+    if hasattr(cell, "as_py"):
+        return number(cell.as_py())
+    return None if type(cell).__name__ in ("NAType", "NaTType") else _real(cell)
 
 
 def numbers_in(column: NDArray[Any]) -> Floats:
@@ -223,7 +231,7 @@ class Categories:
 
     def code(self, cell: Any) -> int:
         """Return the index of a cell in the list; -1 if it is not listed."""
-        key = self._key(cell)
+        key = attempt(lambda: self._key(cell))
         if isinstance(key, float):
             return self._numbers.get(key, -1)
         index = self._places.get(key)

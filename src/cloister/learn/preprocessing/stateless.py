@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
 
+from cloister.learn.base.cells import attempt
 from cloister.learn.base.estimator import Quiet, quiet
 from cloister.learn.base.inputs import keep_features, read_answers, read_table
 from cloister.privacy.errors import BadInput
@@ -81,19 +82,13 @@ class EachRow(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def _fitted(transformer: Any, row: Floats) -> Any:
     """Return a copy of a transformer fitted on a synthetic row; None if it fails."""
-    try:
-        return clone(transformer).fit(row.copy())
-    except Exception:
-        return None
+    return attempt(lambda: clone(transformer).fit(row.copy()))
 
 
 def _answer(transformer: Any, row: Floats) -> Floats | None:
     """Return the transform of one row; None if it fails in any way."""
-    try:
-        transformed = np.asarray(transformer.transform(row.copy()), dtype=np.float64)
-    except Exception:
-        return None
-    return transformed if transformed.ndim == 2 and len(transformed) == 1 else None
+    transformed = attempt(lambda: np.asarray(transformer.transform(row.copy()), dtype=np.float64))
+    return transformed if transformed is not None and transformed.ndim == 2 and len(transformed) == 1 else None
 
 
 class Passthrough(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
