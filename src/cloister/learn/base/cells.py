@@ -15,7 +15,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -31,6 +31,8 @@ Integers = NDArray[np.int64]
 
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,307})(?:\.0+)?", re.ASCII)
 _EXACT = 2.0**53
+_ATTOSECONDS = {"W": 604800 * 10**18, "D": 86400 * 10**18, "h": 3600 * 10**18, "m": 60 * 10**18, "s": 10**18}
+_ATTOSECONDS |= {"ms": 10**15, "us": 10**12, "ns": 10**9, "ps": 10**6, "fs": 10**3, "as": 1}
 _TRUTHS = {"True": 1.0, "False": 0.0}  # text that booleans become in a column with text
 _BUILT_IN = frozenset({str, int, float, bool, type(None)})  # equal cells of these types are one category
 _READS_ALIKE = frozenset({str, int, float, bool, type(None), Decimal, np.float64})  # numpy converts as `number` does
@@ -73,8 +75,10 @@ def _category(cell: Any) -> str | float | None:
         return _category(cell.as_py())
     if cell is None or _is_missing(cell):
         return None
-    if isinstance(cell, np.datetime64 | np.timedelta64):
-        return _moment(str(cell)) if isinstance(cell, np.datetime64) else str(cell)
+    if isinstance(cell, timedelta | np.timedelta64):
+        return _duration(cell)
+    if isinstance(cell, np.datetime64):
+        return _moment(str(cell))
     if isinstance(cell, date):  # datetime and pandas.Timestamp too
         return _moment(cell.isoformat())
     real = _real(cell)
@@ -107,6 +111,25 @@ def _moment(text: str) -> str:
     if time and time.count(":") < 2:  # hours, or hours and minutes
         time += ":00" * (2 - time.count(":"))
     return day if time in ("", "00:00:00") else f"{day}{mark}{time}"
+
+
+def _duration(cell: timedelta | np.timedelta64) -> str:
+    """Return a duration as Python writes it, independent of its type and unit; months and years stay as they are."""
+    if isinstance(cell, np.timedelta64):
+        unit, step = np.datetime_data(cell.dtype)
+        if unit not in _ATTOSECONDS:
+            return str(cell)
+        total = int(cell.astype(np.int64)) * step * _ATTOSECONDS[unit]
+    else:  # a pandas.Timedelta too, which has nanoseconds
+        micros = (cell.days * 86400 + cell.seconds) * 10**6 + cell.microseconds
+        total = micros * 10**12 + getattr(cell, "nanoseconds", 0) * 10**9
+    days, rest = divmod(total, 86400 * 10**18)
+    seconds, parts = divmod(rest, 10**18)
+    fraction = f".{parts:018}".rstrip("0") if parts else ""
+    if parts and not parts % 10**12:
+        fraction = f".{parts // 10**12:06}"
+    clock = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}{fraction}"
+    return f"{days} day{'' if abs(days) == 1 else 's'}, {clock}" if days else clock
 
 
 def _is_missing(cell: Any) -> bool:

@@ -87,7 +87,7 @@ def _settle(part: Any) -> Any:
     if _is_own(kind) or kind is Passthrough or (kind is EachRow and type(part.transformer) in STATELESS):
         return part
     if kind in STATELESS:
-        return EachRow(part)
+        return _with_output(EachRow(part), part)
     if kind not in _containers():
         if kind.__module__.startswith("cloister.lessons."):
             raise TextbookOnly("a lesson is no part of a selection or cross-validation that is paid for.")
@@ -124,7 +124,15 @@ def _settle(part: Any) -> Any:
     )
     if "remainder" in parameters:
         part.remainder = _settle_step(kind, part.remainder)
-    return part
+    # Parts that return frames and arrays would be joined as an array, whose types pandas infers from its cells.
+    return part if kind.__name__ == "Pipeline" else _with_output(part, part)
+
+
+def _with_output(part: Any, model: Any) -> Any:
+    """Return a part, and the parts in it, with the output that is configured for a model, here or for the process."""
+    from sklearn.utils._set_output import _get_output_config
+
+    return part.set_output(transform=_get_output_config("transform", model)["dense"])
 
 
 def _settle_step(kind: type, step: Any) -> Any:

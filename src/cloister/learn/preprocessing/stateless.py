@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
+from sklearn.utils._set_output import _get_output_config
 
 from cloister.learn.base.cells import attempt
 from cloister.learn.base.estimator import Quiet, quiet
@@ -95,7 +96,8 @@ class Passthrough(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Return columns unchanged, read by declared type: floats if all are numbers, otherwise objects.
 
     It replaces "passthrough" in a ColumnTransformer or FeatureUnion, where numpy would choose the type of a frame's
-    column by whether a cell is missing.
+    column by whether a cell is missing. Where a pandas frame is wanted it makes that itself: scikit-learn would let
+    pandas infer that a column is of dates or durations, unless one cell is a word.
 
     Privacy: no cost: no row is read in `fit`.
     """
@@ -112,12 +114,16 @@ class Passthrough(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         tags.input_tags.string = tags.input_tags.categorical = tags.input_tags.allow_nan = True
         return tags
 
-    def transform(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """Return the cells unchanged."""
+    def transform(self, X: Any) -> Any:  # noqa: N803
+        """Return the cells unchanged, as an array; as a frame if `set_output` asks for pandas."""
         table = read_answers(self, X, numbers=False)
         if all(column.dtype.kind in "iufb" for column in table.columns):
             return table.numbers()
         cells = np.empty((table.length, table.width), dtype=object)
         for index, column in enumerate(table.columns):
             cells[:, index] = column if column.dtype == object else np.fromiter(column, dtype=object, count=len(column))
-        return cells
+        if _get_output_config("transform", self)["dense"] != "pandas":
+            return cells
+        import pandas as pd  # type: ignore[import-untyped]
+
+        return pd.DataFrame(cells, index=X.index if isinstance(X, pd.DataFrame) else None, dtype=object)
