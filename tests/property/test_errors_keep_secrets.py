@@ -16,6 +16,7 @@ from cloister.data.schema import Schema
 from cloister.data.tables import open_tables
 from cloister.dataset import Dataset
 from cloister.privacy.errors import CloisterError
+from cloister.privacy.filter import release_steps
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import epsilon
 from cloister.privacy.measure import measure
@@ -24,6 +25,11 @@ from cloister.privacy.noise import Grid
 
 from ..statistical.learn_cases import CASES, FRAMES, SECRET, Table, draw_case
 from ..statistical.replay import differences, record, replay
+
+
+class Panic(BaseException):
+    """An error of a library that is not written in Python: no Exception."""
+
 
 numbers = st.floats(allow_nan=True, allow_infinity=True) | st.integers(-(2**80), 2**80)
 things = st.none() | numbers | st.text(max_size=8) | st.lists(numbers, max_size=3)
@@ -60,7 +66,9 @@ def account(tmp_path_factory):
 
 
 @pytest.mark.parametrize("mechanism", [DiscreteLaplace.for_loss(1, epsilon(1)), PermuteAndFlip.for_loss(1, epsilon(1))])
-@given(secret=things, error=st.sampled_from([ValueError, KeyError, ZeroDivisionError, OverflowError, CloisterError]))
+@given(
+    secret=things, error=st.sampled_from([ValueError, KeyError, ZeroDivisionError, OverflowError, CloisterError, Panic])
+)
 @settings(max_examples=25, deadline=None)
 def test_a_failing_look_says_the_same_whatever_went_wrong(account, mechanism, secret, error):
     def look():
@@ -73,6 +81,15 @@ def test_a_failing_look_says_the_same_whatever_went_wrong(account, mechanism, se
         outcome(lambda one=one: measure(one, mechanism, account=account, request="q")) for one in (look, nonsense)
     }
     assert len(failures) == 1
+    steps = {
+        outcome(
+            lambda one=one: release_steps(
+                lambda meter: meter.release(one, mechanism), accounts=[account], request="q", spend=epsilon(1)
+            )
+        )
+        for one in (look, nonsense)
+    }
+    assert len(steps) == 1
 
 
 # Whole fits and whole files: one row that is as odd as can be changes no word that a caller reads.

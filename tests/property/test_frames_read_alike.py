@@ -1,4 +1,7 @@
-"""A cell of a pandas frame reads the same whatever stands beside it: pandas infers a column's type from all cells."""
+"""A cell of a frame reads the same whatever stands beside it, and no cell makes the reading of a column fail.
+
+pandas infers a column's type from all cells, and whole-column conversions of pandas, polars and pyarrow raise on one.
+"""
 
 import datetime as dt
 import enum
@@ -8,12 +11,16 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
 from cloister.data.frames import from_pandas
 from cloister.data.schema import TYPES, Schema
 from cloister.data.tables import open_tables
+from cloister.learn.base.cells import category, number
+from cloister.learn.base.containers import read_column, read_rows
+from cloister.privacy.errors import BadInput, BadSchema, BadSource
 
 
 class Level(enum.IntEnum):
@@ -138,6 +145,29 @@ def read(kind, columns):
     return [found[i] for i in range(len(columns))]
 
 
+def shown(frame, kind):
+    """What the view of a frame of one column says of it, in the order of its rows."""
+    facts = {} if kind == "unit" else {"v": {"type": kind}}
+    table = {"columns": {**facts, "n": {"type": "integer", "bounds": [0, 9]}}} | (
+        {"unit": "v"} if kind == "unit" else {}
+    )
+    schema = Schema.load({"unit": {"name": "p", "max_rows": 1} if kind == "unit" else "row", "tables": {"t": table}})
+    if isinstance(frame, pl.DataFrame):
+        frame = frame.with_columns(n=pl.Series(range(len(frame))))
+    elif isinstance(frame, pa.Table):
+        frame = frame.append_column("n", pa.array(range(len(frame))))
+    else:
+        frame = frame.assign(n=range(len(frame)))
+    tables = open_tables(frame, schema)
+    try:
+        rows = tables.engine.run(tables.view("t").sql("duckdb"))
+        cells = rows.column("v").cast(pa.string()) if pa.types.is_temporal(rows.column("v").type) else rows.column("v")
+        said = dict(zip(rows.column("n").to_pylist(), cells.to_pylist(), strict=True))
+    finally:
+        tables.close()
+    return [None if said.get(at) is None else str(said[at]) for at in range(len(frame))]
+
+
 # Each stands for a type that pandas may infer, or for a limit; all pairs of all values take a minute.
 FEW = [
     None, True, 0, 1, 2**53 + 1, -(2**70), 2**63, 1.0, 1.5, 1e300, 1e-310, -float("inf"), np.float32(0.1), 1j, "1",
@@ -208,3 +238,152 @@ def test_what_pandas_takes_for_missing_is_missing():
     gone = [None, np.nan, pd.NA, pd.NaT, Decimal("NaN"), Decimal("sNaN"), np.datetime64("NaT"), np.timedelta64("NaT")]
     for kind in (*TYPES, "unit", None):
         assert from_pandas(column_of(*gone, OddFloat("nan"), np.float32("nan")), kind).null_count == len(gone) + 2
+
+
+# Columns of declared types. Each is made of raw integers or bytes, as a file or another program would: the last is
+# one that Python, the library or the standard itself has no value for.
+FAR, LATEST = 2**62, 2**31 - 1
+
+
+def arrow_of(raw, kind, cell):
+    return pa.array(raw, kind).view(cell)
+
+
+def polars_of(raw, kind, cell):
+    return pl.Series(raw, dtype=kind, strict=False).cast(cell)
+
+
+def in_pandas(array):
+    return pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([array])))
+
+
+def zoned(raw):
+    return pd.Series(np.array(raw, dtype="M8[s]")).dt.tz_localize("UTC")
+
+
+def coded(codes, words=("a", "b")):
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(words), safe=False)
+
+
+def lists_of(values):
+    return pa.ListArray.from_arrays(list(range(len(values) + 1)), values)
+
+
+DAYS, STEPS, ZONED = pl.Date, pl.Duration("ms"), pl.Datetime("us", "Europe/Paris")
+DECLARED = {
+    "polars days": lambda last: polars_of([0, 1, *last(LATEST)], pl.Int32, DAYS),
+    "polars moments": lambda last: polars_of([0, 1, *last(FAR)], pl.Int64, pl.Datetime("ms")),
+    "polars moments in a zone": lambda last: polars_of([0, 1, *last(FAR)], pl.Int64, ZONED),
+    "polars durations": lambda last: polars_of([0, 1, *last(FAR)], pl.Int64, STEPS),
+    "polars times": lambda last: pl.from_arrow(arrow_of([0, 1, *last(FAR)], pa.int64(), pa.time64("ns"))),
+    "polars decimals": lambda last: polars_of([0, 1, *last(2**120)], pl.Int128, pl.Decimal(38, 0)),
+    "polars long integers": lambda last: pl.Series([0, 1, *last(2**120)], dtype=pl.Int128),
+    "polars bytes": lambda last: pl.Series([b"a", b"b", *last(b"\xff")]),
+    "polars objects": lambda last: pl.Series([b"a", b"b", *last(Leaving())], dtype=pl.Object),
+    "polars categories": lambda last: pl.Series(["a", "b", *last("\0")], dtype=pl.Categorical),
+    "polars lists of days": lambda last: polars_of([[0], [1], *last([LATEST])], pl.List(pl.Int32), pl.List(DAYS)),
+    "polars lists of moments": lambda last: polars_of([[0], [1], *last([FAR])], pl.List(pl.Int64), pl.List(ZONED)),
+    "polars lists of durations": lambda last: polars_of([[0], [1], *last([FAR])], pl.List(pl.Int64), pl.List(STEPS)),
+    "polars arrays": lambda last: polars_of([[0], [1], *last([LATEST])], pl.Array(pl.Int32, 1), pl.Array(DAYS, 1)),
+    "polars lists of lists": lambda last: polars_of(
+        [[[0]], [[1]], *last([[LATEST]])], pl.List(pl.List(pl.Int32)), pl.List(pl.List(DAYS))
+    ),
+    "polars records": lambda last: polars_of(
+        [{"a": 0}, {"a": 1}, *last({"a": LATEST})], pl.Struct({"a": pl.Int32}), pl.Struct({"a": DAYS})
+    ),
+    "polars records with long integers": lambda last: polars_of(
+        [{"a": 0, "b": 1}, *last({"a": LATEST, "b": 1})],
+        pl.Struct({"a": pl.Int32, "b": pl.Int128}),
+        pl.Struct({"a": DAYS, "b": pl.Int128}),
+    ),
+    "polars lists of categories": lambda last: pl.Series([["a"], ["b"], *last([None])], dtype=pl.List(pl.Categorical)),
+    "arrow days": lambda last: arrow_of([0, 1, *last(LATEST)], pa.int32(), pa.date32()),
+    "arrow days in milliseconds": lambda last: arrow_of([0, 86400000, *last(FAR)], pa.int64(), pa.date64()),
+    "arrow moments": lambda last: arrow_of([0, 1, *last(FAR)], pa.int64(), pa.timestamp("s", "Europe/Paris")),
+    "arrow moments nowhere": lambda last: arrow_of([0, 1, *last(FAR)], pa.int64(), pa.timestamp("s", "Nowhere/Land")),
+    "arrow times": lambda last: arrow_of([0, 1, *last(FAR)], pa.int64(), pa.time64("ns")),
+    "arrow durations": lambda last: arrow_of([0, 1, *last(FAR)], pa.int64(), pa.duration("s")),
+    "arrow decimals": lambda last: pa.array([Decimal(0), *last(Decimal(10**75))], pa.decimal256(76, 0)),
+    "arrow text": lambda last: arrow_of([b"a", b"b", *last(b"\xff")], pa.binary(), pa.string()),
+    "arrow codes": lambda last: coded([0, 1, *last(7)]),
+    "arrow codes below": lambda last: coded([0, 1, *last(-7)]),
+    "arrow codes of moments": lambda last: coded(
+        [0, 1, *last(2)], arrow_of([0, 1, FAR], pa.int64(), pa.timestamp("s", "UTC"))
+    ),
+    "arrow runs": lambda last: pa.RunEndEncodedArray.from_arrays(
+        range(1, 2 + len(last(0))), arrow_of([0, *last(FAR)], pa.int64(), pa.timestamp("s", "UTC"))
+    ),
+    "arrow lists of moments": lambda last: lists_of(arrow_of([0, 1, *last(FAR)], pa.int64(), pa.timestamp("s"))),
+    "arrow lists of text": lambda last: lists_of(arrow_of([b"a", b"b", *last(b"\xff")], pa.binary(), pa.string())),
+    "arrow lists of codes": lambda last: lists_of(coded([0, 1, *last(7)])),
+    "pandas durations": lambda last: pd.Series(np.array([0, 1, *last(FAR)], dtype="m8[s]")),
+    "pandas moments": lambda last: pd.Series(np.array([0, 1, *last(FAR)], dtype="M8[s]")),
+    "pandas moments in a zone": lambda last: zoned([0, 1, *last(FAR)]),
+    "pandas moments long ago": lambda last: zoned([0, 1, *last(-FAR)]).dt.tz_convert("Europe/Paris"),
+    "pandas periods": lambda last: pd.Series(pd.arrays.PeriodArray(np.array([0, 1, *last(FAR)]), dtype="period[D]")),
+    "pandas intervals": lambda last: pd.Series(
+        pd.arrays.IntervalArray.from_arrays(*(zoned([start, start + 1, *last(FAR + start)]) for start in (0, 1)))
+    ),
+    "pandas categories": lambda last: zoned([0, 1, *last(FAR)]).astype("category"),
+    "pandas text of arrow": lambda last: pd.Series(
+        pd.arrays.ArrowStringArray(
+            pa.chunked_array([arrow_of([b"a", *last(b"\xff")], pa.large_binary(), pa.large_string())])
+        )
+    ),
+    "pandas lists of arrow": lambda last: in_pandas(
+        lists_of(arrow_of([0, 1, *last(FAR)], pa.int64(), pa.timestamp("s")))
+    ),
+    "pandas sparse": lambda last: pd.Series(pd.arrays.SparseArray([0.0, 1.0, *last(np.nan)])),
+    "numpy durations": lambda last: np.array([0, 1, *last(FAR)], dtype="m8[W]"),
+    "numpy moments": lambda last: np.array([0, 1, *last(FAR)], dtype="M8[Y]"),
+}
+
+
+def in_frame(column):
+    if isinstance(column, np.ndarray):
+        return column.reshape(-1, 1)
+    if isinstance(column, pl.Series):
+        return pl.DataFrame({"v": column})
+    return pa.table({"v": column}) if isinstance(column, pa.Array) else pd.DataFrame({"v": column})
+
+
+def words(cells):
+    return [(category(cell), str(number(cell))) for cell in (list(cells) if cells.dtype.kind in "mM" else cells)]
+
+
+READERS = {
+    "labels": lambda column: words(read_column(column)),
+    "a frame": lambda column: words(read_rows(in_frame(column))[0][0]),
+    "rows of a list": lambda column: [
+        words(cells)[0] for cells in read_rows([column[at : at + 1] for at in range(len(column))])[0][0].reshape(-1, 1)
+    ],
+}
+
+
+def unlike(read):
+    """The columns of which an extreme cell changes whether they are read, or what is read of the others."""
+    names = []
+    for name, make in DECLARED.items():
+        results = []
+        for last in (lambda _: [], lambda extreme: [extreme]):
+            column = make(last)
+            try:
+                results.append(read(column))
+            except (BadInput, BadSource, BadSchema) as error:
+                results.append(str(error))
+            except BaseException as error:  # polars panics with what is no Exception
+                results.append(("fails", type(error), str(error)))
+        without, beside = results
+        if isinstance(without, tuple) or (without != (beside if isinstance(without, str) else beside[: len(without)])):
+            names.append((name, without, beside))
+    return names
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_cell_of_a_declared_type_decides_whether_a_column_is_learned_from_or_how_others_read(reader):
+    assert unlike(READERS[reader]) == []
+
+
+@pytest.mark.parametrize("kind", ["text", *(kind for kind in TYPES if kind != "text"), "unit"])
+def test_no_cell_of_a_declared_type_decides_whether_a_column_opens_or_how_others_read(kind):
+    assert unlike(lambda column: "no frame" if isinstance(column, np.ndarray) else shown(in_frame(column), kind)) == []

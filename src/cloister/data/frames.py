@@ -29,7 +29,7 @@ import numpy as np
 from cloister.data.schema import Table
 from cloister.privacy.errors import BadSchema
 
-__all__ = ["from_pandas", "refuse_coarse"]
+__all__ = ["from_pandas", "refuse_coarse", "words_of_codes"]
 
 _EXACT = 2**53  # below this, distinct integers are distinct doubles
 _TINY = 1e-300  # text closer to zero is zero in every view
@@ -160,9 +160,22 @@ def _categories(series: Any, kind: str) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    codes = series.cat.codes.to_numpy()
-    listed = pa.array([_said(category, kind) for category in series.cat.categories], pa.string())
+    codes, categories = series.cat.codes.to_numpy(), series.cat.categories
+    listed = pa.array([_said_at(categories, at, kind) for at in range(len(categories))], pa.string())
     return pc.take(listed, pa.array(codes, pa.int32(), mask=codes < 0))
+
+
+def words_of_codes(column: Any) -> Any:
+    """Return an array of dictionary codes as the values they stand for; a code without a value is missing.
+
+    Arrow checks codes only when they are decoded, and fails then.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    codes = column.indices.cast(pa.int64(), safe=False)
+    listed = pc.and_(pc.greater_equal(codes, 0), pc.less(codes, len(column.dictionary)))
+    return column.dictionary.take(pc.if_else(listed, codes, pa.scalar(None, pa.int64())))
 
 
 # Cells
@@ -172,7 +185,17 @@ def _cells(series: Any, kind: str) -> Any:
     import pyarrow as pa
 
     # Cell by cell: `isna` of a whole pandas column fails if one cell fails.
-    return pa.array([_said(cell, kind) for cell in series], pa.string())
+    return pa.array([_said_at(series.array, at, kind) for at in range(len(series))], pa.string())
+
+
+def _said_at(cells: Any, at: int, kind: str) -> str | None:
+    """Return a cell as `_said` does; None if it has no Python value, such as a date in the year 5,000,000."""
+    try:
+        return _said(cells[at], kind)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return None
 
 
 def _said(value: Any, kind: str) -> str | None:

@@ -19,7 +19,7 @@ from sqlglot import exp
 from cloister.data.dialect import Dialect, Family, decimals, dialect_of, family, is_text
 from cloister.data.engines.arrow import is_dataset, known_to_duckdb
 from cloister.data.engines.engine import Engine
-from cloister.data.frames import from_pandas, refuse_coarse
+from cloister.data.frames import from_pandas, refuse_coarse, words_of_codes
 from cloister.data.schema import Schema, Table
 from cloister.data.views import readable, unit_families, view, view_text
 from cloister.privacy.canonical import fingerprint
@@ -305,7 +305,7 @@ def _arrow(frame: Any, table: Table | None) -> "pa.Table":
     if isinstance(frame, pa.Table):
         columns = {name: frame.column(name) for name in _wanted(frame.column_names, table)}
     elif _home(frame) == "polars" and hasattr(frame, "to_arrow") and hasattr(frame, "columns"):
-        columns = {name: pa.chunked_array(frame.get_column(name).to_arrow()) for name in _wanted(frame.columns, table)}
+        columns = {name: _from_polars(name, frame.get_column(name)) for name in _wanted(frame.columns, table)}
     elif _home(frame) == "pandas" and hasattr(frame, "columns"):
         if table is not None:
             refuse_coarse(table, frame)
@@ -313,6 +313,18 @@ def _arrow(frame: Any, table: Table | None) -> "pa.Table":
     else:
         raise BadSource(f"a {type(frame).__name__} is no table. Give a pandas or polars DataFrame or an Arrow table.")
     return pa.table({name: _valid(name, column) for name, column in columns.items()})
+
+
+def _from_polars(name: str, column: Any) -> Any:
+    import pyarrow as pa
+
+    try:
+        column.clear().to_arrow()  # no row: it fails by the type alone
+    except Exception:
+        raise BadSource(
+            f"the column {name:.60} is {column.dtype!s:.60}, which cannot be read. Save it as plain values."
+        ) from None
+    return pa.chunked_array(column.to_arrow())
 
 
 def _kind(name: str, table: Table | None) -> str | None:
@@ -336,7 +348,7 @@ def _valid(name: str, column: Any) -> Any:
 
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     if pa.types.is_dictionary(column.type):
-        column = pc.dictionary_decode(column)
+        column = pa.chunked_array([words_of_codes(chunk) for chunk in column.chunks], column.type.value_type)
     if pa.types.is_run_end_encoded(column.type):
         column = pc.run_end_decode(column)
     if known_to_duckdb(name, column.type) != column.type:

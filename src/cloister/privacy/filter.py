@@ -114,7 +114,9 @@ def release_steps(
     meter = PrivacyFilter(accounts[0], prices[0], source, nothing)
     try:
         result = steps(meter)
-    except Exception as error:
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # polars panics with an error that is no Exception
         raise LookFailed(
             "a step could not be carried out. The charge stands; ask the owner to look into it.",
             owner_detail=getattr(error, "owner_detail", "") or f"{type(error).__name__}: {error}",

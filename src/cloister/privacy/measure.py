@@ -129,7 +129,9 @@ def _perform(
         return [
             mechanism.release(statistic, source) for mechanism, statistic in zip(mechanisms, statistics, strict=True)
         ]
-    except Exception as error:
+    except (KeyboardInterrupt, SystemExit, GeneratorExit):
+        raise
+    except BaseException as error:  # polars panics with an error that is no Exception
         # The error and its kind may depend on rows: they must not reach the caller.
         raise LookFailed(
             "the statistic could not be computed. The charge stands; ask the owner to look into it.",

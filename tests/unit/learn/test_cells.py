@@ -1,7 +1,7 @@
 """A cell is read on its own: what it says depends neither on its neighbours nor on the type of its column."""
 
 import warnings
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 
@@ -437,3 +437,14 @@ def test_long_codes_are_read_alone_also_beside_equal_floats():
         column = np.empty(len(order), dtype=object)
         column[:] = order
         assert listed.codes(column).tolist() == [listed.code(cell) for cell in order]
+
+
+@pytest.mark.parametrize("span", [timedelta(1), timedelta(-2, 5, 7), timedelta(0), timedelta(hours=30)], ids=str)
+def test_a_duration_is_one_category_in_every_type_and_unit(span):
+    micros = span // timedelta(microseconds=1)
+    cells = [span, pd.Timedelta(span), np.timedelta64(micros, "us"), np.timedelta64(micros * 1000, "ns"), str(span)]
+    assert {category(cell) for cell in cells} == {str(span)}
+    assert category(np.timedelta64(1, "ns")) == category(pd.Timedelta(1, "ns")) == "0:00:00.000000001"
+    assert category(np.timedelta64(2**62, "W")) == f"{7 * 2**62} days, 0:00:00"
+    assert category(np.timedelta64(3, "M")) == "3 months"
+    assert category(np.timedelta64("NaT")) is None

@@ -16,7 +16,7 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_column_transformer
 from sklearn.linear_model import LogisticRegression as Plain
 from sklearn.model_selection import GridSearchCV, cross_val_score
-from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, PolynomialFeatures, StandardScaler
 from sklearn.utils import all_estimators
 
@@ -536,6 +536,35 @@ def test_no_part_keeps_the_filter_after_a_fit_however_deep_it_is_nested(tmp_path
         return ("_meter" in getattr(thing, "__dict__", {})) + sum(filters(one, seen) for one in held)
 
     assert filters(best, set()) == 0
+
+
+@pytest.mark.parametrize("everywhere", [False, True], ids=["this transformer", "every transformer"])
+@pytest.mark.parametrize("given", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+@pytest.mark.parametrize(
+    "cells", [[dt.timedelta(1)] * 3, [dt.datetime(2020, 1, 1)] * 3, [1, 2, 3], [True] * 3], ids=str
+)
+def test_pandas_does_not_choose_types_by_cells(everywhere, given, cells):
+    # pandas infers that objects are dates or durations, unless one cell is a word: it would re-read all others.
+    def passed(column):
+        rows = pd.DataFrame({"c": pd.Series(column, dtype=object), "x": 0.5, "z": 0.5})
+        rows.index = pd.Index([7] * len(column))
+        if given is pl.DataFrame:
+            rows = pl.DataFrame({"c": pl.Series(column, dtype=pl.Object), "x": [0.5] * len(column)})
+            rows = rows.with_columns(z=pl.col("x"))
+        kept = [("passthrough", ["c"]), (make_union("passthrough"), ["c"])]
+        parts = make_column_transformer((learn.MinMaxScaler(bounds=(0, 1)), ["x"]), *kept)
+        parts.remainder = Binarizer().set_output(transform="default")
+        if not everywhere:
+            parts.set_output(transform="pandas")
+            parts.remainder.set_output(transform="default")
+        with sklearn.config_context(transform_output="pandas" if everywhere else "default"):
+            output = settled(make_pipeline(parts, learn.MixedNB(cl.rho(1))))[0].fit(rows).transform(rows)
+        assert isinstance(output, pd.DataFrame)
+        return output
+
+    without, beside = passed(cells), passed([*cells, "word"])
+    assert without.dtypes.tolist() == beside.dtypes.tolist() == [float, object, object, float]
+    assert without.iloc[:, 1].tolist() == without.iloc[:, 2].tolist() == cells
 
 
 @pytest.mark.parametrize("everywhere", [False, True], ids=["of the part", "of the process"])

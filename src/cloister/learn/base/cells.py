@@ -15,7 +15,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -24,13 +24,15 @@ from numpy.typing import NDArray
 
 from cloister.privacy.errors import BadInput, BadSchema
 
-__all__ = ["Categories", "category", "number", "numbers_in"]
+__all__ = ["Categories", "attempt", "category", "number", "numbers_in"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _WHOLE = re.compile(r"-?(?:0|[1-9][0-9]{0,307})(?:\.0+)?", re.ASCII)
 _EXACT = 2.0**53
+_ATTOSECONDS = {"W": 604800 * 10**18, "D": 86400 * 10**18, "h": 3600 * 10**18, "m": 60 * 10**18, "s": 10**18}
+_ATTOSECONDS |= {"ms": 10**15, "us": 10**12, "ns": 10**9, "ps": 10**6, "fs": 10**3, "as": 1}
 _TRUTHS = {"True": 1.0, "False": 0.0}  # text that booleans become in a column with text
 _BUILT_IN = frozenset({str, int, float, bool, type(None)})  # equal cells of these types are one category
 _READS_ALIKE = frozenset({str, int, float, bool, type(None), Decimal, np.float64})  # numpy converts as `number` does
@@ -45,9 +47,19 @@ def category(cell: Any) -> str | float | None:
     >>> [category(cell) for cell in (1, 1.0, True, "1", "1.0", "01", float("nan"), None)]
     [1.0, 1.0, 1.0, 1.0, 1.0, '01', None, None]
     """
+    return attempt(lambda: _category(_bare(cell)))
+
+
+def attempt(read: Callable[[], Any]) -> Any:
+    """Return what a conversion returns; None if it fails: no cell may make a fit fail.
+
+    A foreign type may raise anything: polars panics with an error that is no Exception.
+    """
     try:
-        return _category(_bare(cell))
-    except Exception:  # a foreign type whose conversion fails: no cell may make a fit fail
+        return read()
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return None
 
 
@@ -63,8 +75,10 @@ def _category(cell: Any) -> str | float | None:
         return _category(cell.as_py())
     if cell is None or _is_missing(cell):
         return None
-    if isinstance(cell, np.datetime64 | np.timedelta64):
-        return _moment(str(cell)) if isinstance(cell, np.datetime64) else str(cell)
+    if isinstance(cell, timedelta | np.timedelta64):
+        return _duration(cell)
+    if isinstance(cell, np.datetime64):
+        return _moment(str(cell))
     if isinstance(cell, date):  # datetime and pandas.Timestamp too
         return _moment(cell.isoformat())
     real = _real(cell)
@@ -97,6 +111,25 @@ def _moment(text: str) -> str:
     if time and time.count(":") < 2:  # hours, or hours and minutes
         time += ":00" * (2 - time.count(":"))
     return day if time in ("", "00:00:00") else f"{day}{mark}{time}"
+
+
+def _duration(cell: timedelta | np.timedelta64) -> str:
+    """Return a duration as Python writes it, independent of its type and unit; months and years stay as they are."""
+    if isinstance(cell, np.timedelta64):
+        unit, step = np.datetime_data(cell.dtype)
+        if unit not in _ATTOSECONDS:
+            return str(cell)
+        total = int(cell.astype(np.int64)) * step * _ATTOSECONDS[unit]
+    else:  # a pandas.Timedelta too, which has nanoseconds
+        micros = (cell.days * 86400 + cell.seconds) * 10**6 + cell.microseconds
+        total = micros * 10**12 + getattr(cell, "nanoseconds", 0) * 10**9
+    days, rest = divmod(total, 86400 * 10**18)
+    seconds, parts = divmod(rest, 10**18)
+    fraction = f".{parts:018}".rstrip("0") if parts else ""
+    if parts and not parts % 10**12:
+        fraction = f".{parts // 10**12:06}"
+    clock = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}{fraction}"
+    return f"{days} day{'' if abs(days) == 1 else 's'}, {clock}" if days else clock
 
 
 def _is_missing(cell: Any) -> bool:
@@ -135,19 +168,17 @@ def number(cell: Any) -> float:
     >>> [number(cell) for cell in (2, "1.5", True, "True", 10**400, "many", None)]
     [2.0, 1.5, 1.0, 1.0, inf, nan, nan]
     """
-    try:
-        cell = _bare(cell)
-        if isinstance(cell, bytes | str):
-            text = _text(cell)
-            return _TRUTHS[text] if text in _TRUTHS else float(text)
-        if hasattr(cell, "as_py"):
-            return number(cell.as_py())
-        if type(cell).__name__ in ("NAType", "NaTType"):
-            return math.nan
-        real = _real(cell)
-        return math.nan if real is None else real
-    except Exception:  # as in `category`
-        return math.nan
+    real = attempt(lambda: _number(_bare(cell)))
+    return math.nan if real is None else real
+
+
+def _number(cell: Any) -> float | None:
+    if isinstance(cell, bytes | str):
+        text = _text(cell)
+        return _TRUTHS[text] if text in _TRUTHS else float(text)
+    if hasattr(cell, "as_py"):
+        return number(cell.as_py())
+    return None if type(cell).__name__ in ("NAType", "NaTType") else _real(cell)
 
 
 def numbers_in(column: NDArray[Any]) -> Floats:
@@ -223,7 +254,7 @@ class Categories:
 
     def code(self, cell: Any) -> int:
         """Return the index of a cell in the list; -1 if it is not listed."""
-        key = self._key(cell)
+        key = attempt(lambda: self._key(cell))
         if isinstance(key, float):
             return self._numbers.get(key, -1)
         index = self._places.get(key)

@@ -14,16 +14,22 @@ conversion is not used. The declared type of a column decides the type of its ar
 
 A list has no type: its cells stay as they are, and rows are counted by the length of each row. Containers of other
 types are refused by their type, before anything is read.
+
+A library converts a whole column at once, and fails if one cell has no Python value: a date in the year 5,000,000, a
+dictionary's code that has no word. The column is then read cell by cell, and such a cell is missing (`_all_or_each`).
 """
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.data.frames import words_of_codes
+from cloister.learn.base.cells import attempt
 from cloister.privacy.errors import BadInput
 
 __all__ = ["as_array", "as_table", "column_values", "frame_names", "is_frame", "is_table", "read_column", "read_rows"]
@@ -72,11 +78,12 @@ def read_column(y: Any) -> NDArray[Any]:
 
 
 def column_values(column: Any) -> list[Any] | None:
-    """Return the cells of a column of pandas, polars or pyarrow as Python values; None for anything else."""
+    """Return the cells of a public column of pandas, polars or pyarrow as Python values; None for anything else."""
     if not _of_library(column):
         return None
     read = next(method for method in ("to_pylist", "to_list", "tolist") if hasattr(column, method))
-    return list(getattr(column, read)())
+    cells = attempt(getattr(column, read))
+    return None if cells is None else list(cells)
 
 
 def is_table(y: Any) -> bool:
@@ -172,6 +179,12 @@ def _objects(cells: Sequence[Any]) -> NDArray[Any]:
     return np.fromiter(cells, dtype=object, count=len(cells))
 
 
+def _all_or_each(every: Callable[[], Sequence[Any]], each: Iterable[Callable[[], Any]]) -> NDArray[Any]:
+    """Return all cells at once, or each by itself if that fails, with None for those that fail."""
+    cells = attempt(every)
+    return _objects([attempt(cell) for cell in each] if cells is None else cells)
+
+
 # One column
 
 
@@ -196,7 +209,7 @@ def _series(values: Any, argument: str) -> NDArray[Any]:
     if _of(values, "pandas.api.extensions", "ExtensionArray"):
         return _from_pandas(sys.modules["pandas"].Series(values), argument)
     if _of(values, "polars", "Series"):
-        return _from_polars(values)
+        return _from_polars(values, argument)
     if _of(values, "pyarrow", "Array", "ChunkedArray"):
         return _from_arrow(values)
     if hasattr(type(values), "__dlpack__"):  # tensors: one type, no missing cells
@@ -211,6 +224,12 @@ def _unknown(value: Any, argument: str) -> BadInput:
     return BadInput(
         f"Expected 2D array: {argument} is an array, a list, or a frame of pandas, polars or pyarrow, and a "
         f"{type(value).__name__:.60} is none of them. Turn it into one first."
+    )
+
+
+def _unknown_type(kind: Any, argument: str) -> BadInput:
+    return BadInput(
+        f"{argument} has a column of type {kind!s:.60}, which is not known here. Turn it into numbers or text."
     )
 
 
@@ -245,34 +264,39 @@ def _from_pandas(series: Any, argument: str) -> NDArray[Any]:
     array = series.array
     if isinstance(array, arrays.BooleanArray | arrays.IntegerArray | arrays.FloatingArray):
         return np.asarray(array.to_numpy(dtype=np.float64, na_value=np.nan))
-    if isinstance(array, arrays.ArrowStringArray | arrays.StringArray) or kind.name in ("str", "string"):
-        return np.asarray(array.to_numpy(dtype=object))
-    if isinstance(array, arrays.ArrowExtensionArray):
+    if isinstance(array, arrays.ArrowExtensionArray):  # text too
         import pyarrow as pa
 
         return _from_arrow(pa.array(array))
+    if isinstance(array, arrays.StringArray) or kind.name in ("str", "string"):
+        return np.asarray(array.to_numpy(dtype=object))
     if kind.name == "category":  # categories are mostly inferred from the cells, so their type is not declared
-        return np.asarray(_objects([*array.categories, None])[np.asarray(array.codes)])
+        return np.append(_items(array.categories), None)[np.asarray(array.codes)]
     if isinstance(array, arrays.SparseArray):
         return _array(np.asarray(array.to_dense()), argument)
     if isinstance(array, arrays.DatetimeArray | arrays.PeriodArray | arrays.IntervalArray):
-        return _objects(list(array))
-    raise BadInput(
-        f"{argument} has a column of type {kind!s:.60}, which is not known here. Turn it into numbers or text."
-    )
+        return _items(array)
+    raise _unknown_type(kind, argument)
 
 
-def _from_polars(series: Any) -> NDArray[Any]:
+def _items(array: Any) -> NDArray[Any]:
+    """Return the cells of an array or index of pandas as objects."""
+    return _all_or_each(lambda: list(array), (partial(array.__getitem__, at) for at in range(len(array))))
+
+
+def _from_polars(series: Any, argument: str) -> NDArray[Any]:
     import polars as pl
 
     kind = series.dtype
     if kind == pl.Boolean or kind.is_integer() or kind.is_float():
         return np.asarray(series.cast(pl.Float64).fill_null(float("nan")).to_numpy())
     if kind in (pl.Categorical, pl.Enum):
-        series, kind = series.cast(pl.String), pl.String
-    if kind in (pl.String, pl.Date, pl.Datetime, pl.Duration):
-        return _from_arrow(series.to_arrow())
-    return _objects(series.to_list())
+        series = series.cast(pl.String)
+    if kind == pl.Object:  # references to Python objects: nothing is converted
+        return _objects(series.to_list())
+    if attempt(series.clear().to_arrow) is None:  # without a row: Arrow has no such type
+        raise _unknown_type(kind, argument)
+    return _from_arrow(series.to_arrow())
 
 
 def _decoded(column: Any) -> Any:
@@ -284,7 +308,7 @@ def _decoded(column: Any) -> Any:
     kind = column.type
     while True:
         if pa.types.is_dictionary(kind):
-            chunks, kind = [chunk.dictionary_decode() for chunk in chunks], kind.value_type
+            chunks, kind = [words_of_codes(chunk) for chunk in chunks], kind.value_type
         elif pa.types.is_run_end_encoded(kind):
             chunks, kind = [pc.run_end_decode(chunk) for chunk in chunks], kind.value_type
         elif isinstance(kind, pa.BaseExtensionType):
@@ -305,15 +329,5 @@ def _from_arrow(column: Any) -> NDArray[Any]:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         column = column.cast(pa.large_binary())  # a cell that is not UTF-8 must not fail
         return _objects([None if cell is None else cell.decode("utf-8", "replace") for cell in column.to_pylist()])
-    try:
-        return _objects(column.to_pylist())
-    except Exception:  # a cell without a Python equivalent, such as a time in nanoseconds
-        return _objects(list(_each(chain.from_iterable(column.chunks))))
-
-
-def _each(scalars: Iterable[Any]) -> Iterable[Any]:
-    for scalar in scalars:
-        try:
-            yield scalar.as_py()
-        except Exception:
-            yield None
+    # A time in nanoseconds has no Python equivalent, nor has a date after the year 9999 in a list.
+    return _all_or_each(column.to_pylist, (scalar.as_py for scalar in chain.from_iterable(column.chunks)))

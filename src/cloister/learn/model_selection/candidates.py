@@ -87,7 +87,7 @@ def _settle(part: Any) -> Any:
     if _is_own(kind) or kind is Passthrough or (kind is EachRow and type(part.transformer) in STATELESS):
         return part
     if kind in STATELESS:
-        return EachRow(part)
+        return EachRow(part).set_output(transform=_get_output_config("transform", part)["dense"])
     if kind not in _containers():
         if kind.__module__.startswith("cloister.lessons."):
             raise TextbookOnly("a lesson is no part of a selection or cross-validation that is paid for.")
@@ -125,9 +125,8 @@ def _settle(part: Any) -> Any:
     )
     if "remainder" in parameters:
         part.remainder = _settle_step(kind, part.remainder)
-    if output == "pandas":  # of every part: arrays that come together would get their types by their cells
-        part.set_output(transform=output)
-    return part
+    # Parts that return frames and arrays would be joined as an array, whose types pandas infers from its cells.
+    return part if output is None else part.set_output(transform=output)
 
 
 def _settle_step(kind: type, step: Any) -> Any:

@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, 
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
 from sklearn.utils._set_output import _get_output_config
 
+from cloister.learn.base.cells import attempt
 from cloister.learn.base.estimator import Quiet, quiet
 from cloister.learn.base.inputs import keep_features, read_answers, read_table
 from cloister.privacy.errors import BadInput
@@ -82,26 +83,21 @@ class EachRow(Quiet, TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 def _fitted(transformer: Any, row: Floats) -> Any:
     """Return a copy of a transformer fitted on a synthetic row; None if it fails."""
-    try:
-        return clone(transformer).fit(row.copy())
-    except Exception:
-        return None
+    return attempt(lambda: clone(transformer).fit(row.copy()))
 
 
 def _answer(transformer: Any, row: Floats) -> Floats | None:
     """Return the transform of one row; None if it fails in any way."""
-    try:
-        transformed = np.asarray(transformer.transform(row.copy()), dtype=np.float64)
-    except Exception:
-        return None
-    return transformed if transformed.ndim == 2 and len(transformed) == 1 else None
+    transformed = attempt(lambda: np.asarray(transformer.transform(row.copy()), dtype=np.float64))
+    return transformed if transformed is not None and transformed.ndim == 2 and len(transformed) == 1 else None
 
 
 class Passthrough(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Return columns unchanged, read by declared type: floats if all are numbers, otherwise objects.
 
     It replaces "passthrough" in a ColumnTransformer or FeatureUnion, where numpy would choose the type of a frame's
-    column by whether a cell is missing.
+    column by whether a cell is missing. Where a pandas frame is wanted it makes that itself: scikit-learn would let
+    pandas infer that a column is of dates or durations, unless one cell is a word.
 
     Privacy: no cost: no row is read in `fit`.
     """
@@ -119,7 +115,7 @@ class Passthrough(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
     def transform(self, X: Any) -> Any:  # noqa: N803
-        """Return the cells unchanged: as an array, or as a pandas frame of objects if `set_output` says so."""
+        """Return the cells unchanged, as an array; as a frame if `set_output` asks for pandas."""
         table = read_answers(self, X, numbers=False)
         if all(column.dtype.kind in "iufb" for column in table.columns):
             return table.numbers()
@@ -128,7 +124,6 @@ class Passthrough(Quiet, OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             cells[:, index] = column if column.dtype == object else np.fromiter(column, dtype=object, count=len(column))
         if _get_output_config("transform", self)["dense"] != "pandas":
             return cells
-        import pandas as pd
+        import pandas as pd  # type: ignore[import-untyped]
 
-        # scikit-learn would let pandas choose types by the cells: durations and dates are read as such only if all are.
-        return pd.DataFrame(cells, dtype=object, index=X.index if isinstance(X, pd.DataFrame) else None)
+        return pd.DataFrame(cells, index=X.index if isinstance(X, pd.DataFrame) else None, dtype=object)
