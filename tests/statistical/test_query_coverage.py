@@ -401,7 +401,7 @@ def test_a_mode_is_as_near_to_the_most_frequent_as_its_probability_says(tmp_path
     tables = open_tables(pa.table({"x": ["a"]}), Schema.load(schema))
     plan = Dataset(tables, account, "1").plan("SELECT MODE(x) FROM t", spend=rho("0.02"))
     (vote,) = plan.measurements
-    far = float(re.search(r"at most ([\d.]+) rows", vote.behind(0.95))[1])
+    far = float(re.search(r"at most ([\d.]+) rows", plan.closeness(vote))[1])
     assert vote.need.extra is not None
     behind = np.array([0, 0.2 * far, *[far + 1] * (len(vote.need.extra.values) - 2)])
     votes = np.rint((2 * far + 100 - behind) / vote.unit).astype(np.int64)
@@ -432,3 +432,48 @@ def test_intervals_of_rows_that_were_chosen_by_their_noise_hold(tmp_path, ending
         public = dataset.plan("SELECT g, COUNT(*) AS n FROM t GROUP BY g HAVING g > 3 ORDER BY g LIMIT 2", spend=rho(1))
         whole = dataset.plan("SELECT g, COUNT(*) AS n FROM t GROUP BY g ORDER BY n", spend=rho(1))
         assert public.interval_confidence == whole.interval_confidence == 0.95
+
+
+CHOSEN = Schema.load({
+    "unit": "row",
+    "tables": {"t": {"columns": {
+        "g": {"type": "integer", "bounds": [1, 1000], "nullable": False},
+        "x": {"type": "integer", "bounds": [-9, 9], "nullable": False},
+        "w": {"type": "text", "categories": ["a", "b"], "nullable": False},
+    }}},
+})  # fmt: skip
+CLAIMS = {
+    "MAX, HAVING": ("MAX(x)", "HAVING MAX(x) > 0", "0.5"),
+    "MAX, LIMIT": ("MAX(x)", "ORDER BY m DESC LIMIT 5", "0.5"),
+    "MIN, HAVING": ("MIN(x)", "HAVING MIN(x) < 0", "0.5"),
+    "MIN, LIMIT": ("MIN(x)", "ORDER BY MIN(x) LIMIT 5", "0.5"),
+    "MODE, HAVING": ("MODE(w)", "HAVING MODE(w) = 'b'", "0.062"),
+    "MODE, LIMIT": ("MODE(w)", "ORDER BY m DESC LIMIT 5", "0.062"),
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_what_an_answer_names_holds_where_rows_were_chosen_by_it(tmp_path, claim: str) -> None:
+    """Every row has x = 0 and w = 'a'. A choice by the named value picks exactly the groups where it is wrong."""
+    aggregate, ending, spend = CLAIMS[claim]
+    rows = 60
+    table = pa.table({
+        "g": np.repeat(np.arange(1, 1001), rows),
+        "x": np.zeros(1000 * rows, dtype=np.int64),
+        "w": ["a"] * 1000 * rows,
+    })  # fmt: skip
+    account = Ledger.in_folder(tmp_path).open_account("t", epsilon(10**4))
+    with Dataset(open_tables({"t": table}, CHOSEN, threads=1), account) as dataset:
+        plan = dataset.plan(f"SELECT g, {aggregate} AS m FROM t GROUP BY g {ending}", spend=epsilon(spend))
+        right = []
+        for i in range(20):
+            answer = dataset.run(plan, source=SeededSource(f"{claim} {i}"))
+            named = [value for value in answer.column("m") if value is not None]
+            if aggregate == "MODE(w)":
+                (note,) = (note for note in answer.notes if note.startswith("MODE"))
+                behind = re.search(r"with probability 0.95 in all groups together, at most ([\d.,]+) rows", note)
+                assert note.removeprefix("MODE(w): ") in str(plan)
+                right.append("b" not in named or float(behind[1].replace(",", "")) >= rows)
+            else:
+                right.append(max(named, default=0) <= 0 if aggregate == "MAX(x)" else min(named, default=0) >= 0)
+        assert np.mean(right) >= 0.6  # with 0.95 each, fewer have a probability of 3e-7

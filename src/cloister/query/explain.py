@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 
 import sqlglot
 
@@ -73,7 +72,7 @@ def expected_errors(plan: Plan) -> list[tuple[str, str]]:
         if error is not None:
             text = f"± {error:.4g}" + _condition(plan, aggregate)
         elif aggregate.needs[0].kind == "vote":
-            text = f"a choice: {_finest(plan, aggregate)[0].behind(Fraction(plan.confidence))}"
+            text = f"a choice: {plan.closeness(_finest(plan, aggregate)[0])}"
         elif expected_error(replace(plan, size_hint=1), aggregate) is not None:
             text = "depends on the number of rows: give `rows` in the schema"
         else:

@@ -29,6 +29,7 @@ from cloister.privacy.mechanisms import (
     same_neighbours,
 )
 from cloister.privacy.noise import Source
+from cloister.privacy.number import rounded_up
 from cloister.query import discovery
 from cloister.query.aggregate import Statistic
 from cloister.query.catalog import Catalog
@@ -118,11 +119,10 @@ class Measurement:
         each = self.sums.copies if self.sums.max_rows is None else self.sums.max_rows
         return _ASSUMED_ROWS if rows is None else float(rows * each)
 
-    def behind(self, confidence: Fraction) -> str:
-        """Return the accuracy of a vote in words: its distance in rows from the most frequent value, per group."""
+    def behind(self, confidence: Fraction) -> float:
+        """Return the most rows that a vote's choice is behind the most frequent value, in one group."""
         assert self.need.extra is not None
-        rows = float(self.mechanisms[0].margin(confidence, len(self.need.extra.values))) * self.unit  # type: ignore[attr-defined]
-        return f"with probability {float(confidence):.4g}, at most {rows:,.4g} rows behind the most frequent"
+        return float(self.mechanisms[0].margin(confidence, len(self.need.extra.values))) * self.unit  # type: ignore[attr-defined]
 
     def fingerprint(self, version: str) -> str:
         """Return the identity of the statistic on this data, independent of the analyst and the rest of the query."""
@@ -192,6 +192,12 @@ class Plan:
         if not self.question.chooses:
             return Fraction(self.confidence)
         return 1 - (1 - Fraction(self.confidence)) / max(1, self.question.cells)
+
+    def closeness(self, vote: Measurement) -> str:
+        """Return the accuracy of a vote in words, rounded up: its distance in rows from the most frequent value."""
+        rows = float(rounded_up(vote.behind(self.interval_confidence), 4))
+        together = " in all groups together" if self.question.chooses else ""
+        return f"with probability {self.confidence:.10g}{together}, at most {rows:,.10g} rows behind the most frequent"
 
     @cached_property
     def loss(self) -> Loss | None:

@@ -56,15 +56,15 @@ def arrange(plan: Plan, estimates: Callable[[Fraction], list[list[Estimate]]]) -
         estimates: for a confidence, an estimate of each aggregate for each grouping set.
     """
     question = plan.question
-    per_set = estimates(Fraction(plan.confidence))
+    # Values, limits and notes from one estimate: MAX names a value with a confidence too, and HAVING may choose by it.
+    per_set = estimates(plan.interval_confidence)
     base = _base(question, per_set, "value")
-    limited = per_set if plan.interval_confidence == Fraction(plan.confidence) else estimates(plan.interval_confidence)
     engine = _Arithmetic()
     rows = _kept_rows(engine, base, question)
     columns: dict[str, Any] = {}
     for output in question.outputs:
         columns[output.name] = _pick(_evaluate(engine, base, question, output.node), rows)
-        limits = _limits(engine, plan, limited, estimates, output.node, output.aggregate)
+        limits = _limits(engine, plan, per_set, estimates, output.node, output.aggregate)
         if limits is not None:
             low, high = (_pick(_column(end), rows) for end in limits)
             columns[f"{output.name}_low"], columns[f"{output.name}_high"] = low, high

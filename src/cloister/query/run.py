@@ -379,7 +379,7 @@ def _estimate(
         assert first.need.extra is not None
         listed = first.need.extra.values
         chosen = np.array([listed[i] for i in values[places[0]][0]], dtype=object)
-        return Estimate(chosen, note=f"{aggregate.text}: {first.behind(confidence)}")
+        return Estimate(chosen, note=f"{aggregate.text}: {plan.closeness(first)}")
     if first.need.kind == "tree":
         assert first.need.leaves is not None
         levels = tuple(np.asarray(level, dtype=np.float64) * first.unit for level in values[places[0]])
