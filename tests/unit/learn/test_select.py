@@ -589,33 +589,3 @@ def test_polars_does_not_choose_types_by_cells(tmp_path, everywhere):
     for cell in ("b", np.nan, None, 7):
         rows.loc[59, "ward"] = cell
         answer("default", rows)
-
-
-@pytest.mark.parametrize("container", ["columns", "remainder", "union", "nested"])
-@pytest.mark.parametrize("everywhere", [False, True], ids=["of the part", "of the process"])
-def test_pandas_does_not_choose_types_by_cells(container, everywhere):
-    # pandas reads a column of durations as such only if every cell is one.
-    scaler = learn.MinMaxScaler(bounds=(0, 1))
-    made = {
-        "columns": lambda: make_column_transformer((scaler, ["x"]), ("passthrough", ["stay"])),
-        "remainder": lambda: make_column_transformer((scaler, ["x"]), remainder="passthrough"),
-        "union": lambda: FeatureUnion([("all", "passthrough"), ("scaled", make_column_transformer((scaler, ["x"])))]),
-        "nested": lambda: make_column_transformer(
-            (scaler, ["x"]), (make_pipeline(FeatureUnion([("all", "passthrough")])), ["stay"])
-        ),
-    }[container]()
-    if not everywhere:
-        made.set_output(transform="pandas")
-    days = [dt.timedelta(days=1), dt.timedelta(days=2)]
-    cells = {}
-    for last in (days[0], "word", None, dt.datetime(2020, 1, 1)):
-        stays = pd.Series([*days, last], dtype=object)
-        rows = pd.DataFrame({"stay": stays, "x": [0.0, 0.5, 1.0]}, index=[5, 5, 7])
-        with sklearn.config_context(transform_output="pandas" if everywhere else "default"):
-            found = settled(make_pipeline(made, learn.LogisticRegression(**PUBLIC)))[0].fit(rows).transform(rows)
-        assert isinstance(found, pd.DataFrame)
-        (stay,) = [name for name in found.columns if name.endswith("stay")]
-        assert found[stay].dtype == object
-        assert list(found.index) == [5, 5, 7]
-        cells[str(last)] = [(type(cell), cell) for cell in found[stay].iloc[:2]]
-    assert len({str(first) for first in cells.values()}) == 1
