@@ -28,11 +28,11 @@ tour: $(VENV)/installed ## A tour in the terminal: three answers, two refusals, 
 test: $(VENV)/installed-dev ## Every test, doctest and code block of the docs; long tests with their first setting
 	$(BIN)/pytest $(PARALLEL)
 
-long: $(VENV)/installed-dev ## The further settings of long tests: audits, replays, conformance, what each visitor sees
+long: $(VENV)/installed-dev ## The further settings of long tests: replays, conformance, what each visitor sees
 	$(BIN)/pytest $(PARALLEL) -m long tests
 
-soak: $(VENV)/installed-dev ## Neighbouring tables, drawn anew for SECONDS a property (60): what make test does with few
-	CLOISTER_SOAK_SECONDS=$(or $(SECONDS),60) $(BIN)/pytest -m soak --numprocesses auto --maxprocesses 8 tests
+soak: $(VENV)/installed-dev ## For the night: new neighbours for SECONDS a property (60), random kills, fuzzing, all large audits
+	CLOISTER_SOAK_SECONDS=$(or $(SECONDS),60) $(BIN)/pytest -m soak $(PARALLEL) tests
 
 check: $(VENV)/installed-dev ## Format, lint, types, and which room may import which
 	$(BIN)/ruff format --check .

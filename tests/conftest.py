@@ -38,14 +38,11 @@ _LONG = {
     "tests/browser/test_train.py",
     "tests/e2e/test_conformance.py",
     "tests/e2e/test_engines.py",
-    "tests/e2e/test_hub_fuzz.py",
-    "tests/e2e/test_hub_kill.py",
     "tests/e2e/test_hub_marks.py",
     "tests/e2e/test_hub_matrix.py",
     "tests/e2e/test_hub_threats.py",
     "tests/e2e/test_internal_names.py",
     "tests/e2e/test_learn_engines.py",
-    "tests/e2e/test_ledger_kill.py",
     "tests/e2e/test_own_rows_alone.py",
     "tests/e2e/test_summaries.py",
     "tests/property/test_errors_keep_secrets.py",
@@ -58,18 +55,12 @@ _LONG = {
     "tests/statistical/test_broken_twins.py",
     "tests/statistical/test_learn_canaries.py",
     "tests/statistical/test_learn_faults.py",
-    "tests/statistical/test_learn_logistic_audit.py",
-    "tests/statistical/test_learn_moments_audit.py",
     "tests/statistical/test_learn_replay.py",
-    "tests/statistical/test_learn_tables_audit.py",
     "tests/statistical/test_learn_textbook_audit.py",
-    "tests/statistical/test_learn_trees_audit.py",
     "tests/statistical/test_local_more.py",
-    "tests/statistical/test_local_samples.py",
     "tests/statistical/test_mechanism_audits.py",
     "tests/statistical/test_query_audits.py",
     "tests/statistical/test_query_coverage.py",
-    "tests/statistical/test_synth_audit.py",
     "tests/statistical/test_synth_faults.py",
     "tests/statistical/test_synth_replay.py",
     "tests/unit/hub/datasets/test_connect_swaps.py",
@@ -96,6 +87,18 @@ _LONG = {
     "tests/unit/synth/test_publishable.py",
     "tests/unit/synth/test_wide.py",
 }
+# Random kills, fuzzing and large audits: `make test` runs the first setting of each test, `make soak` the further ones.
+_NIGHTLY = {
+    "tests/e2e/test_hub_fuzz.py",
+    "tests/e2e/test_hub_kill.py",
+    "tests/e2e/test_ledger_kill.py",
+    "tests/statistical/test_learn_logistic_audit.py",
+    "tests/statistical/test_learn_moments_audit.py",
+    "tests/statistical/test_learn_tables_audit.py",
+    "tests/statistical/test_learn_trees_audit.py",
+    "tests/statistical/test_local_samples.py",
+    "tests/statistical/test_synth_audit.py",
+}
 _ON_DEMAND = ("soak", "long")
 
 
@@ -112,7 +115,9 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         file = item.nodeid.partition("::")[0]
         test = file, getattr(item, "originalname", item.name)
-        if (file in _LONG and test in firsts) or "spark" in getattr(item, "fixturenames", ()):
+        if file in _NIGHTLY and test in firsts:
+            item.add_marker("soak")
+        elif (file in _LONG and test in firsts) or "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("long")
         firsts.add(test)
     left_out = [mark for mark in _ON_DEMAND if mark not in config.option.markexpr]

@@ -139,7 +139,7 @@ def kill_all(process):
     process.wait()
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_twenty_thousand_people_answer_while_the_server_is_killed_and_none_is_lost(served):
     hub, port, start = served
     people = crowd()
