@@ -41,7 +41,9 @@ class Settings:
     login_tries: int = _setting(8, "how many wrong passwords lock an account for lock_minutes")
     lock_minutes: int = _setting(15, "for how long it is locked")
     requests_per_minute: int = _setting(600, "how many requests one person or address may make a minute")
-    answers_per_minute: int = _setting(600, "how many survey answers one address may send a minute; none is kept")
+    answers_per_minute: int = _setting(
+        600, "how many requests for surveys one address may make a minute; no address is kept"
+    )
     survey_batch: int = _setting(20, "how many new survey answers are shown at once, at least; fewer are held back")
     upload_gb: int = _setting(10, "how large an upload may be, in GB")
     job_memory: str = _setting("2GB", "how much memory an engine may use for one job")

@@ -84,7 +84,7 @@ def test_a_form_offers_the_purposes_that_would_be_allowed(visit):
 def test_what_one_may_not_do_has_no_form(visit):
     answer = visit("ada").get("/work/train/visits")
     assert answer.status_code == 403
-    assert "/datasets/visits/why?operation=train" in answer.text
+    assert "/datasets/visits/why?decision=" in answer.text
     assert "/datasets/visits/tables" not in visit("ada").get("/datasets/visits").text
 
 
