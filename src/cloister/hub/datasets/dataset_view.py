@@ -16,7 +16,7 @@ from cloister.hub.approvals.visibility import concerns, subject_of
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Dataset, Person, Version
 from cloister.hub.datasets.datasets import find, versions
-from cloister.hub.policy import recorded
+from cloister.hub.policy import decision_log
 from cloister.hub.policy.conditions import Environment, Subject
 from cloister.hub.policy.decide import Verdict, allowed_purposes, decide
 from cloister.hub.policy.policy import SEE_SCHEMA, Policy
@@ -99,7 +99,7 @@ def require_schema(hub: Hub, person: Person, view: DatasetView, action: str, **f
     """
     name, verdict = view.dataset.name, view.verdict
     if verdict is not None:
-        recorded.require(hub, person, name, verdict, kind="schema", cost=None)
+        decision_log.require(hub, person, name, verdict, kind="schema", cost=None)
     hub.audit.record(person.id, action, f"dataset/{name}", **facts, **(verdict.for_audit() if verdict else {}))
 
 

@@ -26,7 +26,7 @@ from cloister.hub.jobs.dataset_pool import PersonReleases, dataset_for_person, t
 from cloister.hub.jobs.job_ledger import ClosedBook
 from cloister.hub.jobs.job_types import Planned, kind_of
 from cloister.hub.jobs.trust_model import trust_model_of
-from cloister.hub.policy import cost, recorded, versions
+from cloister.hub.policy import cost, decision_log, versions
 from cloister.hub.policy.decide import Environment, Subject, Verdict, decide
 from cloister.hub.policy.policy import SEE_SCHEMA, Policy
 from cloister.privacy.errors import BadPolicy, CloisterError, NotHere, NotNow, OverBudget, QueryRefused
@@ -133,8 +133,8 @@ def plan(hub: "Hub", person: Person, order: JobOrder, passed: Passed | None = No
     if over is not None:
         notes.append(blocked)
         verdict = verdict.over(over[0], blocked)
-    number = recorded.record(
-        hub, person, recorded.PLANNED, order.dataset, verdict, kind=order.kind, cost=planned.loss, own=planned.own
+    number = decision_log.record(
+        hub, person, decision_log.PLANNED, order.dataset, verdict, kind=order.kind, cost=planned.loss, own=planned.own
     )
     return replace(planned, notes=tuple(notes), blocked=blocked, decision=number)
 
@@ -160,8 +160,8 @@ def submit(hub: "Hub", person: Person, order: JobOrder, passed: Passed | None = 
             return _enter(hub, session, person, access.dataset, order, passed)
     limit, error = over
     refused = verdict.over(limit, sentence_of(error))
-    error.decision = recorded.record(
-        hub, person, recorded.DENIED, order.dataset, refused, kind=order.kind, cost=planned.own
+    error.decision = decision_log.record(
+        hub, person, decision_log.DENIED, order.dataset, refused, kind=order.kind, cost=planned.own
     )
     raise error
 
@@ -242,7 +242,7 @@ def pass_gate(hub: "Hub", person: Person, order: JobOrder) -> Passed:
     request = JobRequest(access.policy, access.number, access.subject, work, order.purpose, order.environment)
 
     def require(outcome: Verdict, loss: Loss | None = None) -> None:
-        recorded.require(hub, person, order.dataset, outcome, kind=order.kind, cost=loss)
+        decision_log.require(hub, person, order.dataset, outcome, kind=order.kind, cost=loss)
 
     tables, verdict = authorise(request, opened.data.schema, parameters, require=require)
     user_rules = twins(hub).account(dataset, person)
@@ -384,7 +384,7 @@ def recall(
     with hub.database.reading() as session:
         _known(hub, session, person, dataset_name, environment)
         entry = session.get(AuditEntry, decision) if 0 < decision < 2**31 else None
-        verdict = None if entry is None else recorded.recalled(hub, person, dataset_name, entry)
+        verdict = None if entry is None else decision_log.recalled(hub, person, dataset_name, entry)
     if entry is None or verdict is None:
         raise NotHere("there is no such decision about a request of yours.")
     hub.audit.record(person.id, "policy.explained", f"dataset/{dataset_name}", decision=decision, **verdict.for_audit())

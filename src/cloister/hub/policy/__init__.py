@@ -6,7 +6,7 @@ cost.py               limits and approvals, compared exactly in the account's me
 purposes.py           the vocabulary of purposes, as a tree
 views.py              columns, rows and transforms that a role sees of a table, as SQL
 decide.py             subject, operation, purpose, environment → Verdict; pure, denied by default
-recorded.py           decisions in the audit log, and the refusals that users get
+decision_log.py           decisions in the audit log, and the refusals that users get
 signature.py          signatures on policies, and the label of results derived from the data
 versions.py           the versions in the hub's database
 text/yaml_page.py     problems with the line of every word (data/strict_yaml parses)

@@ -185,14 +185,14 @@ def visitor(request: Request) -> Visitor:
     return sender
 
 
-async def signed_in(request: Request, here: Annotated[Visitor, Depends(visitor)]) -> Visitor:
+async def signed_in(request: Request, visitor: Annotated[Visitor, Depends(visitor)]) -> Visitor:
     """Require a signed-in user."""
-    if here.person is None:
+    if visitor.person is None:
         raise SignInFailed("this page is for people who are signed in.")
-    lacks = here.hub.settings.require_totp and here.person.totp_secret is None
+    lacks = visitor.hub.settings.require_totp and visitor.person.totp_secret is None
     if lacks and not request.url.path.startswith(("/account", "/sign-out")):
         raise Denied("this hub asks everybody for a second factor. Set yours up under Account first.")
-    return here
+    return visitor
 
 
 def with_role(*roles: str) -> Callable[..., Awaitable[Visitor]]:
@@ -241,15 +241,15 @@ def _fields(body: bytes) -> list[tuple[str, str | UploadFile]]:
     return [(name, value) for name, value in parse_qsl(body.decode("latin-1"), keep_blank_values=True)]
 
 
-async def guard(request: Request, here: Annotated[Visitor, Depends(visitor)]) -> None:
+async def guard(request: Request, visitor: Annotated[Visitor, Depends(visitor)]) -> None:
     """Wait for a turn before every route: one person, or one address of strangers, holds a part of the threads at most.
 
     Then check that a request that changes something comes from our own page or carries a token.
     """
-    await _receive_form(request, here)
+    await _receive_form(request, visitor)
     if (request.method, getattr(request.scope.get("route"), "path", "")) not in _WAITS:
-        await take_turn(request, here.key)
-    await _check_source(request, here)
+        await take_turn(request, visitor.key)
+    await _check_source(request, visitor)
     request.state.source_checked = True
 
 

@@ -65,9 +65,9 @@ class Refill(HTMLParser):
         notice: HTML to insert above everything else.
     """
 
-    def __init__(self, here: str, action: str, sent: Sequence[tuple[str, str]], page: str, notice: str = "") -> None:
+    def __init__(self, visitor: str, action: str, sent: Sequence[tuple[str, str]], page: str, notice: str = "") -> None:
         super().__init__(convert_charrefs=False)
-        self._here, self._action, self._page, self._notice = here, action, page, notice
+        self._here, self._action, self._page, self._notice = visitor, action, page, notice
         self._values: dict[str, list[str]] = {}
         for name, value in sent:
             self._values.setdefault(name, []).append(value)

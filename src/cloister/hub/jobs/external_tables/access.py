@@ -15,7 +15,7 @@ from cloister.hub.approvals.visibility import find_dataset, subject_of
 from cloister.hub.core.models import Dataset, Job, Person
 from cloister.hub.jobs.external_tables.submission import HANDED
 from cloister.hub.jobs.job_types.synthesise import Synthesise
-from cloister.hub.policy import recorded, versions
+from cloister.hub.policy import decision_log, versions
 from cloister.hub.policy.conditions import Environment, Subject
 from cloister.hub.policy.decide import Verdict, decide
 from cloister.hub.policy.policy import Policy
@@ -136,7 +136,7 @@ def _require(hub: "Hub", person: Person, dataset: Dataset, access: _Asked, purpo
     verdict = next(
         (candidate for candidate in verdicts if candidate.allowed), verdicts[0] if verdicts else access.decide("")
     )
-    recorded.require(hub, person, dataset.name, verdict, kind=Synthesise.name, cost=None)
+    decision_log.require(hub, person, dataset.name, verdict, kind=Synthesise.name, cost=None)
     if dataset.paused:
         raise NotNow(f"the owner has paused {dataset.name}. Its tables are handed out when it is opened again.")
     return verdict.purpose

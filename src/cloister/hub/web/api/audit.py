@@ -50,7 +50,7 @@ class AuditCheck(BaseModel):
 
 @router.get("/api/audit")
 def search(
-    here: Reader,
+    visitor: Reader,
     person: Annotated[int | None, Query(ge=0, lt=2**31)] = None,
     action: Text = "",
     object: Text = "",  # noqa: A002
@@ -62,8 +62,8 @@ def search(
 ) -> list[AuditEntryFacts]:
     """Return entries, newest first; `before` is for the next page."""
     action, object, text = (term.replace("\0", "") for term in (action, object, text))  # noqa: A001
-    with here.hub.database.reading() as session:
-        entries = here.hub.audit.search(
+    with visitor.hub.database.reading() as session:
+        entries = visitor.hub.audit.search(
             session,
             person_id=person,
             action=action,
@@ -74,7 +74,7 @@ def search(
             before=before,
             most=most,
         )
-    here.hub.audit.record(here.who.id, "audit.searched", "audit", action=action, object=object, text=text)
+    visitor.hub.audit.record(visitor.who.id, "audit.searched", "audit", action=action, object=object, text=text)
     return [
         AuditEntryFacts(
             number=entry.number,
@@ -91,20 +91,20 @@ def search(
 
 
 @router.get("/api/audit/verify")
-def verify(here: Reader) -> AuditCheck:
+def verify(visitor: Reader) -> AuditCheck:
     """Recompute the chain."""
-    with here.hub.database.reading() as session:
+    with visitor.hub.database.reading() as session:
         try:
-            count, reason = here.hub.audit.verify(session), ""
+            count, reason = visitor.hub.audit.verify(session), ""
         except Broken as error:
             count, reason = 0, str(error)
-        head = here.hub.audit.head(session)
-    here.hub.audit.record(here.who.id, "audit.verified", "audit", ok=not reason, entries=count)
+        head = visitor.hub.audit.head(session)
+    visitor.hub.audit.record(visitor.who.id, "audit.verified", "audit", ok=not reason, entries=count)
     return AuditCheck(ok=not reason, entries=count, reason=reason, head=str(head) if head else None)
 
 
 @router.get("/api/audit/export", response_class=Response)
-def export(here: Reader) -> Response:
+def export(visitor: Reader) -> Response:
     """Return the whole log as JSON lines with a signed head, for `verify_export`."""
-    here.hub.audit.record(here.who.id, "audit.exported", "audit")
-    return StreamingResponse(export_lines(here.hub), media_type="application/x-ndjson")
+    visitor.hub.audit.record(visitor.who.id, "audit.exported", "audit")
+    return StreamingResponse(export_lines(visitor.hub), media_type="application/x-ndjson")

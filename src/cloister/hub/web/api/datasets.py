@@ -88,56 +88,56 @@ class Pause(BaseModel):
 
 
 @router.get("/api/datasets")
-def list_datasets(here: Reader) -> DatasetList:
+def list_datasets(visitor: Reader) -> DatasetList:
     """Return the datasets that the caller may see."""
-    with here.hub.database.reading() as session:
-        views = visible_datasets(here.hub, session, here.who, here.environment)
-        return DatasetList(datasets=[_facts(here, view) for view in views])
+    with visitor.hub.database.reading() as session:
+        views = visible_datasets(visitor.hub, session, visitor.who, visitor.environment)
+        return DatasetList(datasets=[_facts(visitor, view) for view in views])
 
 
 @router.post("/api/datasets", status_code=201)
-def create_dataset(here: Sharer, given: NewDataset) -> DatasetFacts:
+def create_dataset(visitor: Sharer, given: NewDataset) -> DatasetFacts:
     """Share a dataset: its policy and its account. Its tables are uploaded afterwards."""
-    datasets.examine(here.hub, here.who, policy_text=given.policy, schema_text=given.schema_)
-    with here.hub.database.writing() as session:
+    datasets.examine(visitor.hub, visitor.who, policy_text=given.policy, schema_text=given.schema_)
+    with visitor.hub.database.writing() as session:
         datasets.create(
-            here.hub,
+            visitor.hub,
             session,
-            here.who,
+            visitor.who,
             name=given.name,
             title=given.title,
             about=given.about,
             policy_text=given.policy,
             schema_text=given.schema_,
         )
-        return _facts(here, visible_dataset(here.hub, session, here.who, given.name, here.environment))
+        return _facts(visitor, visible_dataset(visitor.hub, session, visitor.who, given.name, visitor.environment))
 
 
 @router.get("/api/datasets/{name}")
-def show_dataset(here: Reader, name: Name) -> DatasetFacts:
+def show_dataset(visitor: Reader, name: Name) -> DatasetFacts:
     """Return the facts of a dataset that the caller may see."""
-    return _facts(here, _seen(here, name))
+    return _facts(visitor, _seen(visitor, name))
 
 
 @router.delete("/api/datasets/{name}", status_code=204)
-def delete_dataset(here: Sharer, name: Name) -> None:
+def delete_dataset(visitor: Sharer, name: Name) -> None:
     """Shred a dataset: erase its key and remove its files, permanently."""
-    with here.hub.database.writing() as session:
-        datasets.delete(here.hub, session, here.who, datasets.owned(session, name, here.who))
+    with visitor.hub.database.writing() as session:
+        datasets.delete(visitor.hub, session, visitor.who, datasets.owned(session, name, visitor.who))
 
 
 @router.post("/api/datasets/{name}/pause")
-def pause_dataset(here: Sharer, name: Name, given: Pause) -> DatasetFacts:
+def pause_dataset(visitor: Sharer, name: Name, given: Pause) -> DatasetFacts:
     """Pause work on a dataset, or resume it."""
-    with here.hub.database.writing() as session:
-        datasets.pause(here.hub, session, here.who, datasets.owned(session, name, here.who), given.paused)
-    return _facts(here, _seen(here, name))
+    with visitor.hub.database.writing() as session:
+        datasets.pause(visitor.hub, session, visitor.who, datasets.owned(session, name, visitor.who), given.paused)
+    return _facts(visitor, _seen(visitor, name))
 
 
 @router.get("/api/datasets/{name}/schema", response_model_by_alias=True)
-def show_schema(here: Reader, name: Name) -> SchemaText:
+def show_schema(visitor: Reader, name: Name) -> SchemaText:
     """Return the public facts of its tables that the caller may see."""
-    sight = _with_schema(here, name, "schema.seen")
+    sight = _with_schema(visitor, name, "schema.seen")
     assert sight.version is not None and sight.schema is not None  # noqa: PT018
     return SchemaText(version=sight.version.number, schema=sight.schema.dump())
 
@@ -148,7 +148,7 @@ def show_schema(here: Reader, name: Name) -> SchemaText:
     responses={200: {"content": {"application/vnd.apache.arrow.stream": {}}}},
 )
 def mock(
-    here: Reader,
+    visitor: Reader,
     name: Name,
     table: Name,
     rows: Annotated[int, Query(ge=1, le=100_000)] = 1000,
@@ -157,7 +157,7 @@ def mock(
     """Return mock rows, from the schema alone, as an Arrow stream: to try queries for free."""
     import pyarrow as pa
 
-    schema = _with_schema(here, name, "mock.made").schema
+    schema = _with_schema(visitor, name, "mock.made").schema
     if schema is None or table not in schema.tables:
         raise NotHere("there is no such table.")
     arrow_table, sink = mock_table(schema, table, rows, seed), io.BytesIO()
@@ -167,23 +167,23 @@ def mock(
 
 
 @router.get("/api/datasets/{name}/versions")
-def list_versions(here: Reader, name: Name) -> list[VersionFacts]:
+def list_versions(visitor: Reader, name: Name) -> list[VersionFacts]:
     """Return its versions, the newest first; for its owner."""
-    with here.hub.database.reading() as session:
-        dataset = datasets.owned(session, name, here.who)
+    with visitor.hub.database.reading() as session:
+        dataset = datasets.owned(session, name, visitor.who)
         return [_version(version) for version in datasets.versions(session, dataset)]
 
 
 @router.post("/api/datasets/{name}/versions", status_code=202)
-def new_version(here: Sharer, name: Name, given: NewVersion) -> VersionFacts:
+def new_version(visitor: Sharer, name: Name, given: NewVersion) -> VersionFacts:
     """Create a version; a worker checks and seals it."""
-    link = datasets.examine_version(here.hub, here.who, name, given.schema_, given.address)
-    with here.hub.database.writing() as session:
+    link = datasets.examine_version(visitor.hub, visitor.who, name, given.schema_, given.address)
+    with visitor.hub.database.writing() as session:
         version = datasets.new_version(
-            here.hub,
+            visitor.hub,
             session,
-            here.who,
-            datasets.owned(session, name, here.who),
+            visitor.who,
+            datasets.owned(session, name, visitor.who),
             schema_text=given.schema_,
             uploads=given.uploads,
             link=link,
@@ -192,10 +192,10 @@ def new_version(here: Sharer, name: Name, given: NewVersion) -> VersionFacts:
 
 
 @router.get("/api/datasets/{name}/versions/{number}")
-def show_version(here: Reader, name: Name, number: int) -> VersionFacts:
+def show_version(visitor: Reader, name: Name, number: int) -> VersionFacts:
     """Return one version; for its owner."""
-    with here.hub.database.reading() as session:
-        dataset = datasets.owned(session, name, here.who)
+    with visitor.hub.database.reading() as session:
+        dataset = datasets.owned(session, name, visitor.who)
         match = next((version for version in datasets.versions(session, dataset) if version.number == number), None)
     if match is None:
         raise NotHere("there is no such version.")

@@ -67,9 +67,9 @@ class WholeSheet(BaseModel):
 
 
 @router.get("/api/datasets/{name}/tables")
-def listed(here: Reader, name: Name, purpose: Purpose = "") -> SheetList:
+def listed(visitor: Reader, name: Name, purpose: Purpose = "") -> SheetList:
     """Return the synthetic tables that its owner has submitted, for users whom the policy lets synthesise."""
-    listing = access.look(here.hub, here.who, name, purpose, here.environment)
+    listing = access.look(visitor.hub, visitor.who, name, purpose, visitor.environment)
     return SheetList(tables=[_facts(sheet) for sheet in listing.sheets], purpose=listing.purpose)
 
 
@@ -78,21 +78,21 @@ def listed(here: Reader, name: Name, purpose: Purpose = "") -> SheetList:
     status_code=201,
     openapi_extra={"requestBody": {"content": {"multipart/form-data": {"schema": _SENT}}}},
 )
-async def hand(request: Request, here: Sharer, name: Name) -> SheetFacts:
+async def hand(request: Request, visitor: Sharer, name: Name) -> SheetFacts:
     """Submit a table that you made: `table` (Parquet), `side`, and the `key` that signed its receipt, as a form.
 
     It is charged to the dataset's account before any other user sees it.
     """
-    await run_in_threadpool(require_owner, here, name)  # before a file is read: only an owner may upload one
+    await run_in_threadpool(require_owner, visitor, name)  # before a file is read: only an owner may upload one
     sent = await form(request)
-    job = await run_in_threadpool(received, here, name, sent)
+    job = await run_in_threadpool(received, visitor, name, sent)
     return _sheet(job)
 
 
 @router.get("/api/datasets/{name}/tables/{number}")
-def show(here: Reader, name: Name, number: int, purpose: Purpose = "") -> WholeSheet:
+def show(visitor: Reader, name: Name, number: int, purpose: Purpose = "") -> WholeSheet:
     """Return the facts of a submitted table: its metadata file, its cost, what the hub vouches for."""
-    job, _ = access.take(here.hub, here.who, name, number, purpose, here.environment, "sheet")
+    job, _ = access.take(visitor.hub, visitor.who, name, number, purpose, visitor.environment, "sheet")
     assert job.result is not None
     return WholeSheet(
         sheet=_sheet(job),
@@ -105,17 +105,17 @@ def show(here: Reader, name: Name, number: int, purpose: Purpose = "") -> WholeS
 
 
 @router.get("/api/datasets/{name}/tables/{number}/table", response_class=Response)
-def table(here: Reader, name: Name, number: int, purpose: Purpose = "") -> Response:
+def table(visitor: Reader, name: Name, number: int, purpose: Purpose = "") -> Response:
     """Return the table as Parquet, as it was submitted."""
-    job, _ = access.take(here.hub, here.who, name, number, purpose, here.environment, "parquet")
+    job, _ = access.take(visitor.hub, visitor.who, name, number, purpose, visitor.environment, "parquet")
     assert job.result is not None
     content = base64.b64decode(job.result["file"])
     return download(content, f"{table_name(job)}.parquet", "application/vnd.apache.parquet")
 
 
-def received(here: Visitor, name: str, sent: Form) -> Job:
+def received(visitor: Visitor, name: str, sent: Form) -> Job:
     """Submit the files of a form; return the job."""
-    require_owner(here, name)
+    require_owner(visitor, name)
     files = {}
     for field, label in (("table", "Table"), ("side", "Metadata file")):
         file = sent.file(field)
@@ -123,13 +123,13 @@ def received(here: Visitor, name: str, sent: Form) -> Job:
             raise BadForm(f"'{label}' is missing.")
         with file.file as opened:
             files[field] = opened.read()
-    return hand_in(here.hub, here.who, name, files["table"], files["side"], sent.maybe("key", most=200))
+    return hand_in(visitor.hub, visitor.who, name, files["table"], files["side"], sent.maybe("key", most=200))
 
 
-def require_owner(here: Visitor, name: str) -> None:
+def require_owner(visitor: Visitor, name: str) -> None:
     """Raise NotHere unless the visitor owns the dataset."""
-    with here.hub.database.reading() as session:
-        datasets.owned(session, name, here.who)
+    with visitor.hub.database.reading() as session:
+        datasets.owned(session, name, visitor.who)
 
 
 def _sheet(job: Job) -> SheetFacts:

@@ -56,9 +56,9 @@ class JobBody(BaseModel):
                 raise ValueError("a field is text, a number or a list of these")
         return form
 
-    def order(self, dataset: str, here: Visitor) -> gateway.JobOrder:
+    def order(self, dataset: str, visitor: Visitor) -> gateway.JobOrder:
         """Return the request for the gateway."""
-        return gateway.JobOrder(dataset, self.kind, self.form, self.purpose, here.environment)
+        return gateway.JobOrder(dataset, self.kind, self.form, self.purpose, visitor.environment)
 
 
 class PlanFacts(BaseModel):
@@ -109,27 +109,31 @@ class JobList(BaseModel):
 
 
 @router.post("/api/datasets/{name}/plan")
-async def plan(request: Request, name: str, asked: JobBody, here: MayWork) -> PlanFacts:
+async def plan(request: Request, name: str, asked: JobBody, visitor: MayWork) -> PlanFacts:
     """Return the cost of a job. Planning costs nothing."""
-    planned = await planned_by(request, here, asked.order(name, here))
+    planned = await planned_by(request, visitor, asked.order(name, visitor))
     return PlanFacts(**planned.to_json())
 
 
 @router.post("/api/datasets/{name}/jobs", status_code=202)
-async def submit(request: Request, name: str, asked: JobBody, here: MayWork) -> JobFacts:
+async def submit(request: Request, name: str, asked: JobBody, visitor: MayWork) -> JobFacts:
     """Submit a job. It is queued, or waits for approval."""
-    job = await submitted_by(request, here, asked.order(name, here))
-    return await run_in_threadpool(_found, here, job.id)
+    job = await submitted_by(request, visitor, asked.order(name, visitor))
+    return await run_in_threadpool(_found, visitor, job.id)
 
 
-async def planned_by(request: Request, here: Visitor, order: gateway.JobOrder) -> Planned:
+async def planned_by(request: Request, visitor: Visitor, order: gateway.JobOrder) -> Planned:
     """Return the plan of a job, made in a child process if the hub is served."""
-    return await run_in_threadpool(gateway.plan, here.hub, here.who, order, await _passed(request, here, order))
+    return await run_in_threadpool(
+        gateway.plan, visitor.hub, visitor.who, order, await _passed(request, visitor, order)
+    )
 
 
-async def submitted_by(request: Request, here: Visitor, order: gateway.JobOrder) -> Job:
+async def submitted_by(request: Request, visitor: Visitor, order: gateway.JobOrder) -> Job:
     """Queue a job, planned in a child process if the hub is served."""
-    return await run_in_threadpool(gateway.submit, here.hub, here.who, order, await _passed(request, here, order))
+    return await run_in_threadpool(
+        gateway.submit, visitor.hub, visitor.who, order, await _passed(request, visitor, order)
+    )
 
 
 async def _passed(request: Request, visitor: Visitor, order: gateway.JobOrder) -> gateway.Passed | None:
@@ -141,10 +145,10 @@ async def _passed(request: Request, visitor: Visitor, order: gateway.JobOrder) -
 
 
 @router.post("/api/jobs/{number}/cancel")
-def cancel(number: int, here: MayWork) -> JobFacts:
+def cancel(number: int, visitor: MayWork) -> JobFacts:
     """Cancel a job before it is charged. After the charge it is too late: the charge stands."""
-    gateway.cancel(here.hub, here.who, number)
-    return _found(here, number)
+    gateway.cancel(visitor.hub, visitor.who, number)
+    return _found(visitor, number)
 
 
 # Looking
@@ -154,45 +158,45 @@ def cancel(number: int, here: MayWork) -> JobFacts:
 async def show(
     request: Request,
     number: int,
-    here: MayRead,
+    visitor: MayRead,
     wait: Annotated[float, Query(ge=0, le=_LONGEST_WAIT_S, description="how many seconds to wait for its end")] = 0.0,
 ) -> JobFacts:
     """Return a job: one's own with its result, or one on one's own dataset without."""
-    facts = await run_in_threadpool(_found, here, number)
+    facts = await run_in_threadpool(_found, visitor, number)
     if wait and facts.state not in (*ENDED, "waiting"):
-        await _waiters(request, here.hub).ended(number, wait)
-        facts = await run_in_threadpool(_found, here, number)
+        await _waiters(request, visitor.hub).ended(number, wait)
+        facts = await run_in_threadpool(_found, visitor, number)
     return facts
 
 
 @router.get("/api/jobs")
-def mine(here: MayRead, before: Annotated[int | None, Query(ge=1, lt=2**31)] = None) -> JobList:
+def mine(visitor: MayRead, before: Annotated[int | None, Query(ge=1, lt=2**31)] = None) -> JobList:
     """Return one's own jobs."""
-    return _listed(here, sa.select(Job).where(Job.person_id == here.who.id), before)
+    return _listed(visitor, sa.select(Job).where(Job.person_id == visitor.who.id), before)
 
 
 @router.get("/api/datasets/{name}/jobs")
-def on_dataset(name: str, here: MayRead, before: Annotated[int | None, Query(ge=1, lt=2**31)] = None) -> JobList:
+def on_dataset(name: str, visitor: MayRead, before: Annotated[int | None, Query(ge=1, lt=2**31)] = None) -> JobList:
     """Return the jobs on a dataset: all of them for its owner, one's own for others."""
-    with here.hub.database.reading() as session:
-        dataset = gateway.find_dataset(here.hub, session, here.who, name, here.environment)
+    with visitor.hub.database.reading() as session:
+        dataset = gateway.find_dataset(visitor.hub, session, visitor.who, name, visitor.environment)
     wanted = sa.select(Job).where(Job.dataset_id == dataset.id)
-    if dataset.owner_id != here.who.id:
-        wanted = wanted.where(Job.person_id == here.who.id)
-    return _listed(here, wanted, before)
+    if dataset.owner_id != visitor.who.id:
+        wanted = wanted.where(Job.person_id == visitor.who.id)
+    return _listed(visitor, wanted, before)
 
 
 @router.delete("/api/jobs/{number}/result", status_code=204)
-def forget(number: int, here: MayWork) -> None:
+def forget(number: int, visitor: MayWork) -> None:
     """Delete the result of one's own job. Receipt and charge stay."""
-    gateway.forget(here.hub, here.who, number)
+    gateway.forget(visitor.hub, visitor.who, number)
 
 
 @router.get("/api/jobs/{number}/receipt", response_class=Response)
-def receipt(number: int, here: MayRead) -> Response:
+def receipt(number: int, visitor: MayRead) -> Response:
     """Return the signed receipt of a charge, as it was issued; one line for each, if there were several."""
-    with here.hub.database.reading() as session:
-        job = gateway.find_job(session, here.who, number)
+    with visitor.hub.database.reading() as session:
+        job = gateway.find_job(session, visitor.who, number)
     if not job.receipt:
         raise NotHere(f"job {number} has no receipt: nothing was charged to the dataset, or it is not done.")
     name = f"cloister-{job.dataset.name}-{number}.receipt.json"
@@ -201,11 +205,11 @@ def receipt(number: int, here: MayRead) -> Response:
 
 
 @router.get("/api/jobs/{number}/model", response_class=Response)
-def model(number: int, here: MayRead) -> Response:
+def model(number: int, visitor: MayRead) -> Response:
     """Return the trained model: JSON and arrays under the hub's signature, for `cloister.learn.load`."""
-    with here.hub.database.reading() as session:
-        job = gateway.find_job(session, here.who, number)
-    mine = job.result if job.person_id == here.who.id and job.state == "done" else None
+    with visitor.hub.database.reading() as session:
+        job = gateway.find_job(session, visitor.who, number)
+    mine = job.result if job.person_id == visitor.who.id and job.state == "done" else None
     if not mine or "model" not in mine:
         raise NotHere(f"job {number} has no model of yours.")
     disposition = {"Content-Disposition": f'attachment; filename="{model_name(job)}"'}

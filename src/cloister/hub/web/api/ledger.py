@@ -90,10 +90,10 @@ Auditor = Annotated[Visitor, Depends(_auditor)]
 
 
 @router.get("/api/ledger")
-def mine(here: Reader) -> list[Own]:
+def mine(visitor: Reader) -> list[Own]:
     """Return the caller's charges, by dataset."""
-    with here.hub.database.reading() as session:
-        summaries = statements.for_user(here.hub, session, here.who, here.environment)
+    with visitor.hub.database.reading() as session:
+        summaries = statements.for_user(visitor.hub, session, visitor.who, visitor.environment)
     return [
         Own(
             dataset=summary.dataset,
@@ -106,11 +106,11 @@ def mine(here: Reader) -> list[Own]:
 
 
 @router.get("/api/datasets/{name}/ledger")
-def account(name: str, here: Reader) -> AccountFacts:
+def account(name: str, visitor: Reader) -> AccountFacts:
     """Return a dataset's account: everything for its owner and for auditors, else the total and one's own charges."""
-    with here.hub.database.reading() as session:
-        _, statement, _ = statement_of(here, session, name)
-    here.hub.audit.record(here.who.id, "ledger.read", f"dataset/{name}")
+    with visitor.hub.database.reading() as session:
+        _, statement, _ = statement_of(visitor, session, name)
+    visitor.hub.audit.record(visitor.who.id, "ledger.read", f"dataset/{name}")
     balance = statement.balance
     return AccountFacts(
         dataset=name,
@@ -128,10 +128,10 @@ def account(name: str, here: Reader) -> AccountFacts:
 
 
 @router.get("/api/ledger/verify")
-def verify(here: Auditor) -> LedgerCheck:
+def verify(visitor: Auditor) -> LedgerCheck:
     """Recompute every hash, signature and total of the ledger."""
-    report = ledger_copy.check_ledger(here.hub)
-    here.hub.audit.record(here.who.id, "ledger.verified", "ledger", ok=report.ok, entries=report.entries)
+    report = ledger_copy.check_ledger(visitor.hub)
+    visitor.hub.audit.record(visitor.who.id, "ledger.verified", "ledger", ok=report.ok, entries=report.entries)
     return LedgerCheck(
         ok=report.ok,
         entries=report.entries,
@@ -146,12 +146,12 @@ def verify(here: Auditor) -> LedgerCheck:
 
 
 @router.get("/api/ledger/copy", response_class=Response)
-def copy(here: Auditor) -> Response:
+def copy(visitor: Auditor) -> Response:
     """Return the ledger as an SQLite file, for `cloister ledger verify`."""
-    here.hub.audit.record(here.who.id, "ledger.copied", "ledger")
+    visitor.hub.audit.record(visitor.who.id, "ledger.copied", "ledger")
     folder = tempfile.TemporaryDirectory(prefix="cloister-ledger-")
     path = Path(folder.name) / "ledger.db"
-    ledger_copy.copy_ledger(here.hub, path)
+    ledger_copy.copy_ledger(visitor.hub, path)
     return FileResponse(path, media_type="application/x-sqlite3", background=BackgroundTask(folder.cleanup))
 
 

@@ -25,9 +25,9 @@ class Me(BaseModel):
 
 
 @router.get("/api/me")
-def me(here: Annotated[Visitor, Depends(scoped("read"))]) -> Me:
+def me(visitor: Annotated[Visitor, Depends(scoped("read"))]) -> Me:
     """Return the user of this token, and its scopes."""
-    who = here.who
+    who = visitor.who
     return Me(
         id=who.id,
         email=who.email,
@@ -35,5 +35,5 @@ def me(here: Annotated[Visitor, Depends(scoped("read"))]) -> Me:
         name=who.name,
         roles=who.roles,
         organisation=who.organisation.name if who.organisation else None,
-        scopes=sorted(here.scopes),
+        scopes=sorted(visitor.scopes),
     )

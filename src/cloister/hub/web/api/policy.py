@@ -70,14 +70,14 @@ class Why(BaseModel):
 
 
 @router.get("/api/datasets/{name}/policy")
-def read_policy(name: str, here: Annotated[Visitor, Depends(scoped("read"))]) -> PolicyAnswer:
+def read_policy(name: str, visitor: Annotated[Visitor, Depends(scoped("read"))]) -> PolicyAnswer:
     """Return the policy; its text only to its owner."""
-    with here.hub.database.reading() as session:
-        sight = visible_dataset(here.hub, session, here.who, name, here.environment)
+    with visitor.hub.database.reading() as session:
+        sight = visible_dataset(visitor.hub, session, visitor.who, name, visitor.environment)
         if sight.policy is None:
             raise NotHere("there is no policy that holds.")
         policy, newest = sight.policy, versions.newest(session, sight.dataset)
-    reader = None if sight.mine else here.who.verified_email
+    reader = None if sight.mine else visitor.who.verified_email
     return PolicyAnswer(
         dataset=policy.dataset,
         number=newest.number if newest is not None else 0,
@@ -93,29 +93,31 @@ def read_policy(name: str, here: Annotated[Visitor, Depends(scoped("read"))]) ->
 
 
 @router.put("/api/datasets/{name}/policy")
-def publish_policy(name: str, body: PolicyBody, here: Annotated[Visitor, Depends(scoped("share"))]) -> PublishedPolicy:
+def publish_policy(
+    name: str, body: PolicyBody, visitor: Annotated[Visitor, Depends(scoped("share"))]
+) -> PublishedPolicy:
     """Publish a text as the dataset's policy, or only check it."""
     operations = [kind.operation for kind in KINDS.values()]
-    with here.hub.database.reading() as session:
-        schema = versions.schema_of(session, owned(session, name, here.who))
+    with visitor.hub.database.reading() as session:
+        schema = versions.schema_of(session, owned(session, name, visitor.who))
     reading = look(body.text, schema, operations)  # before the transaction: there is one writer at a time
-    with here.hub.database.writing() as session:
-        dataset = owned(session, name, here.who)
+    with visitor.hub.database.writing() as session:
+        dataset = owned(session, name, visitor.who)
         note = versions.unverified_note(session, reading.policy)
         number = None
         if body.publish:
-            number = versions.publish(here.hub, session, here.who, dataset, body.text, after=body.after)
+            number = versions.publish(visitor.hub, session, visitor.who, dataset, body.text, after=body.after)
     return PublishedPolicy(number=number, notes=[*reading.notes, *([note] if note else [])])
 
 
 @router.get("/api/datasets/{name}/why")
 def why(
     name: str,
-    here: Annotated[Visitor, Depends(scoped("read"))],
+    visitor: Annotated[Visitor, Depends(scoped("read"))],
     operation: Annotated[str, Query(min_length=1, max_length=80)] = "query",
     purpose: Annotated[str, Query(max_length=80)] = "",
     spend: Annotated[str, Query(max_length=80, description="what it would cost, such as rho 0.01")] = "",
 ) -> Why:
     """Return the policy's verdict for the caller, with every rule that was tried; with a cost, its limits too."""
-    verdict = gateway.explain(here.hub, here.who, name, operation, purpose, here.environment, spend)
+    verdict = gateway.explain(visitor.hub, visitor.who, name, operation, purpose, visitor.environment, spend)
     return Why(**verdict.to_json())

@@ -103,79 +103,81 @@ class NoticeFacts(BaseModel):
 
 
 @router.get("/api/requests")
-def listed(here: Reader) -> RequestList:
+def listed(visitor: Reader) -> RequestList:
     """Return the caller's requests, and those that wait for their decision."""
-    query = sa.select(models.Request).where(models.Request.person_id == here.who.id)
-    with here.hub.database.reading() as session:
+    query = sa.select(models.Request).where(models.Request.person_id == visitor.who.id)
+    with visitor.hub.database.reading() as session:
         mine = list(session.scalars(query.order_by(models.Request.id.desc()).limit(_MOST)))
-        waiting = to_decide(here.hub, session, here.who)
+        waiting = to_decide(visitor.hub, session, visitor.who)
         return RequestList(
-            mine=[_shown(here, session, request) for request in mine],
-            waiting=[_shown(here, session, request) for request in waiting],
+            mine=[_shown(visitor, session, request) for request in mine],
+            waiting=[_shown(visitor, session, request) for request in waiting],
         )
 
 
 @router.post("/api/requests", status_code=201)
-def ask(asked: AccessRequestBody, here: Worker) -> RequestFacts:
+def ask(asked: AccessRequestBody, visitor: Worker) -> RequestFacts:
     """Ask for a role of a dataset's policy."""
-    with here.hub.database.writing() as session:
-        dataset = find_dataset(here.hub, session, here.who, asked.dataset, here.environment)
+    with visitor.hub.database.writing() as session:
+        dataset = find_dataset(visitor.hub, session, visitor.who, asked.dataset, visitor.environment)
         request = approvals.ask_access(
-            here.hub, session, here.who, dataset, asked.role, asked.purpose, asked.text.replace("\0", "")
+            visitor.hub, session, visitor.who, dataset, asked.role, asked.purpose, asked.text.replace("\0", "")
         )
-        return _whole(here, session, request)
+        return _whole(visitor, session, request)
 
 
 @router.get("/api/requests/{number}")
-def shown(number: Number, here: Reader) -> RequestFacts:
+def shown(number: Number, visitor: Reader) -> RequestFacts:
     """Return one request, with decisions and comments."""
-    with here.hub.database.reading() as session:
-        return _whole(here, session, approvals.find(here.hub, session, here.who, number))
+    with visitor.hub.database.reading() as session:
+        return _whole(visitor, session, approvals.find(visitor.hub, session, visitor.who, number))
 
 
 @router.post("/api/requests/{number}/decision")
-def decide(number: Number, word: DecisionBody, here: Sharer) -> RequestFacts:
+def decide(number: Number, word: DecisionBody, visitor: Sharer) -> RequestFacts:
     """Agree to it, or deny it."""
-    with here.hub.database.writing() as session:
-        request = approvals.find(here.hub, session, here.who, number)
+    with visitor.hub.database.writing() as session:
+        request = approvals.find(visitor.hub, session, visitor.who, number)
         reason = word.reason.replace("\0", "")
         return _whole(
-            here, session, approvals.decide(here.hub, session, here.who, request, word.agreed, reason, word.days)
+            visitor,
+            session,
+            approvals.decide(visitor.hub, session, visitor.who, request, word.agreed, reason, word.days),
         )
 
 
 @router.post("/api/requests/{number}/comments", status_code=201)
-def comment(number: Number, said: SentenceBody, here: Worker) -> RequestFacts:
+def comment(number: Number, said: SentenceBody, visitor: Worker) -> RequestFacts:
     """Add a comment."""
-    with here.hub.database.writing() as session:
-        request = approvals.find(here.hub, session, here.who, number)
-        approvals.comment(here.hub, session, here.who, request, said.text.replace("\0", ""))
+    with visitor.hub.database.writing() as session:
+        request = approvals.find(visitor.hub, session, visitor.who, number)
+        approvals.comment(visitor.hub, session, visitor.who, request, said.text.replace("\0", ""))
         session.flush()
-        return _whole(here, session, request)
+        return _whole(visitor, session, request)
 
 
 @router.post("/api/requests/{number}/withdraw")
-def withdraw(number: Number, here: Worker) -> RequestFacts:
+def withdraw(number: Number, visitor: Worker) -> RequestFacts:
     """Withdraw one's own request."""
-    with here.hub.database.writing() as session:
-        request = approvals.find(here.hub, session, here.who, number)
-        return _whole(here, session, approvals.withdraw(here.hub, session, here.who, request))
+    with visitor.hub.database.writing() as session:
+        request = approvals.find(visitor.hub, session, visitor.who, number)
+        return _whole(visitor, session, approvals.withdraw(visitor.hub, session, visitor.who, request))
 
 
 @router.post("/api/requests/{number}/revoke")
-def revoke(number: Number, said: SentenceBody, here: Sharer) -> RequestFacts:
+def revoke(number: Number, said: SentenceBody, visitor: Sharer) -> RequestFacts:
     """Revoke a grant."""
-    with here.hub.database.writing() as session:
-        request = approvals.find(here.hub, session, here.who, number)
+    with visitor.hub.database.writing() as session:
+        request = approvals.find(visitor.hub, session, visitor.who, number)
         reason = said.text.replace("\0", "")
-        return _whole(here, session, approvals.revoke(here.hub, session, here.who, request, reason))
+        return _whole(visitor, session, approvals.revoke(visitor.hub, session, visitor.who, request, reason))
 
 
 @router.get("/api/notices")
-def told(here: Reader) -> list[NoticeFacts]:
+def told(visitor: Reader) -> list[NoticeFacts]:
     """Return the caller's newest notifications."""
-    with here.hub.database.reading() as session:
-        rows = notices.mine(session, here.who)
+    with visitor.hub.database.reading() as session:
+        rows = notices.mine(session, visitor.who)
     return [
         NoticeFacts(id=notice.id, text=notice.text, link=notice.link, time=notice.created, read=notice.read)
         for notice in rows

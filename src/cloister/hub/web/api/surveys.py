@@ -117,25 +117,27 @@ class Links(BaseModel):
 
 
 @router.get("/api/surveys")
-def mine(here: MayRead) -> SurveyList:
+def mine(visitor: MayRead) -> SurveyList:
     """Return one's own surveys."""
-    with here.hub.database.reading() as session:
-        return SurveyList(surveys=[_facts(here, session, survey_row) for survey_row in survey.mine(session, here.who)])
+    with visitor.hub.database.reading() as session:
+        return SurveyList(
+            surveys=[_facts(visitor, session, survey_row) for survey_row in survey.mine(session, visitor.who)]
+        )
 
 
 @router.post("/api/surveys", status_code=201)
-def create(body: NewSurvey, here: MayWork) -> SurveyFacts:
+def create(body: NewSurvey, visitor: MayWork) -> SurveyFacts:
     """Create a draft."""
-    with here.hub.database.reading() as session:  # what is cheap is checked before questions are certified
-        survey.require_free(session, here.who, body.name)
-    facts = _named(here, body.model_dump(exclude_unset=True, exclude={"name"}))
-    with here.hub.database.writing() as session:
-        draft = composing.begin(here.hub, session, here.who, body.name, facts)
-        return _facts(here, session, draft)
+    with visitor.hub.database.reading() as session:  # what is cheap is checked before questions are certified
+        survey.require_free(session, visitor.who, body.name)
+    facts = _named(visitor, body.model_dump(exclude_unset=True, exclude={"name"}))
+    with visitor.hub.database.writing() as session:
+        draft = composing.begin(visitor.hub, session, visitor.who, body.name, facts)
+        return _facts(visitor, session, draft)
 
 
 @router.post("/api/surveys/advice")
-def advice(body: Wanted, here: MayWork) -> Advised:
+def advice(body: Wanted, visitor: MayWork) -> Advised:
     """Return the expected error of a question, and its possible mechanisms. Uses public facts alone."""
     try:
         question = SurveyQuestion.read({**body.question, "id": body.question.get("id") or "q"})
@@ -145,60 +147,60 @@ def advice(body: Wanted, here: MayWork) -> Advised:
 
 
 @router.get("/api/surveys/{name}")
-def show(name: str, here: MayRead) -> SurveyFacts:
+def show(name: str, visitor: MayRead) -> SurveyFacts:
     """Return a survey."""
-    with here.hub.database.reading() as session:
-        return _facts(here, session, survey.find_own(session, name, here.who))
+    with visitor.hub.database.reading() as session:
+        return _facts(visitor, session, survey.find_own(session, name, visitor.who))
 
 
 @router.put("/api/surveys/{name}")
-def change(name: str, body: Facts, here: MayWork) -> SurveyFacts:
+def change(name: str, body: Facts, visitor: MayWork) -> SurveyFacts:
     """Change a draft; omitted facts stay."""
-    with here.hub.database.reading() as session:
-        draft = survey.find_own(session, name, here.who)
+    with visitor.hub.database.reading() as session:
+        draft = survey.find_own(session, name, visitor.who)
     survey.require_draft(draft)
-    facts = _named(here, body.model_dump(exclude_unset=True), survey.asked_of(draft))
-    with here.hub.database.writing() as session:
-        survey_row = survey.find_own(session, name, here.who)
-        survey.change(here.hub, session, survey_row, facts)
-        return _facts(here, session, survey_row)
+    facts = _named(visitor, body.model_dump(exclude_unset=True), survey.asked_of(draft))
+    with visitor.hub.database.writing() as session:
+        survey_row = survey.find_own(session, name, visitor.who)
+        survey.change(visitor.hub, session, survey_row, facts)
+        return _facts(visitor, session, survey_row)
 
 
 @router.post("/api/surveys/{name}/publish")
-def publish(name: str, here: MayWork) -> SurveyFacts:
+def publish(name: str, visitor: MayWork) -> SurveyFacts:
     """Open a survey: questions and mechanisms are fixed from now on."""
-    with here.hub.database.reading() as session:
-        draft = survey.find_own(session, name, here.who)
-    survey.prepare(here.hub, draft)
-    with here.hub.database.writing() as session:
-        survey_row = survey.find_own(session, name, here.who)
-        survey.publish(here.hub, session, survey_row)
-        return _facts(here, session, survey_row)
+    with visitor.hub.database.reading() as session:
+        draft = survey.find_own(session, name, visitor.who)
+    survey.prepare(visitor.hub, draft)
+    with visitor.hub.database.writing() as session:
+        survey_row = survey.find_own(session, name, visitor.who)
+        survey.publish(visitor.hub, session, survey_row)
+        return _facts(visitor, session, survey_row)
 
 
 @router.post("/api/surveys/{name}/close")
-def close(name: str, here: MayWork) -> SurveyFacts:
+def close(name: str, visitor: MayWork) -> SurveyFacts:
     """Close a survey: it takes no more answers."""
-    with here.hub.database.writing() as session:
-        survey_row = survey.find_own(session, name, here.who)
-        survey.close(here.hub, session, survey_row)
-        return _facts(here, session, survey_row)
+    with visitor.hub.database.writing() as session:
+        survey_row = survey.find_own(session, name, visitor.who)
+        survey.close(visitor.hub, session, survey_row)
+        return _facts(visitor, session, survey_row)
 
 
 @router.post("/api/surveys/{name}/wave")
-def wave(name: str, here: MayWork) -> SurveyFacts:
+def wave(name: str, visitor: MayWork) -> SurveyFacts:
     """Begin the next wave with the same respondents."""
-    with here.hub.database.writing() as session:
-        survey_row = survey.find_own(session, name, here.who)
-        survey.next_wave(here.hub, session, survey_row)
-        return _facts(here, session, survey_row)
+    with visitor.hub.database.writing() as session:
+        survey_row = survey.find_own(session, name, visitor.who)
+        survey.next_wave(visitor.hub, session, survey_row)
+        return _facts(visitor, session, survey_row)
 
 
 @router.post("/api/surveys/{name}/invitations")
-def invite(name: str, body: Count, here: MayWork) -> Links:
+def invite(name: str, body: Count, visitor: MayWork) -> Links:
     """Create links, one for each person to be invited."""
-    with here.hub.database.writing() as session:
-        links = ballots.invite(here.hub, session, survey.find_own(session, name, here.who), body.count)
+    with visitor.hub.database.writing() as session:
+        links = ballots.invite(visitor.hub, session, survey.find_own(session, name, visitor.who), body.count)
     return Links(links=links)
 
 
@@ -206,29 +208,29 @@ def invite(name: str, body: Count, here: MayWork) -> Links:
 
 
 @router.get("/api/surveys/{name}/results")
-def found(name: str, here: MayRead, wave: Wave = 0) -> dict[str, Any]:
+def found(name: str, visitor: MayRead, wave: Wave = 0) -> dict[str, Any]:
     """Return estimates of every question with their errors, and their limits."""
-    return _read(here, name, wave)[1].to_json()
+    return _read(visitor, name, wave)[1].to_json()
 
 
 @router.get("/api/surveys/{name}/cross")
 def cross(
     name: str,
-    here: MayRead,
+    visitor: MayRead,
     first: Annotated[str, Query(max_length=40)],
     second: Annotated[str, Query(max_length=40)],
     wave: Wave = 0,
 ) -> dict[str, Any]:
     """Return the cross-table of two questions, from matched reports."""
-    return _read(here, name, wave)[1].cross(first, second).to_json()
+    return _read(visitor, name, wave)[1].cross(first, second).to_json()
 
 
 @router.get("/api/surveys/{name}/reports", response_class=Response)
-def reports(name: str, here: MayRead, wave: Wave = 0, kind: Literal["json", "csv"] = "json") -> Response:
+def reports(name: str, visitor: MayRead, wave: Wave = 0, kind: Literal["json", "csv"] = "json") -> Response:
     """Return every report of a wave, without names, in the order of a hash."""
-    survey_row, read = _read(here, name, wave)
-    here.hub.audit.record(
-        here.who.id, "survey.reports.exported", f"survey/{name}", wave=read.wave, people=read.n, kind=kind
+    survey_row, read = _read(visitor, name, wave)
+    visitor.hub.audit.record(
+        visitor.who.id, "survey.reports.exported", f"survey/{name}", wave=read.wave, people=read.n, kind=kind
     )
     if kind == "csv":
         return Response(csv_of(*export.reports_table(survey_row, read)), media_type="text/csv; charset=utf-8")
@@ -236,11 +238,11 @@ def reports(name: str, here: MayRead, wave: Wave = 0, kind: Literal["json", "csv
 
 
 @router.get("/api/surveys/{name}/receipt", response_class=Response)
-def receipt(name: str, here: MayRead, wave: Wave = 0) -> Response:
+def receipt(name: str, visitor: MayRead, wave: Wave = 0) -> Response:
     """Return the analysis, signed by the hub."""
-    survey_row, read = _read(here, name, wave)
-    here.hub.audit.record(here.who.id, "survey.receipt", f"survey/{name}", wave=read.wave, people=read.n)
-    return Response(export.text_of(export.analysis(here.hub, survey_row, read)), media_type="application/json")
+    survey_row, read = _read(visitor, name, wave)
+    visitor.hub.audit.record(visitor.who.id, "survey.receipt", f"survey/{name}", wave=read.wave, people=read.n)
+    return Response(export.text_of(export.analysis(visitor.hub, survey_row, read)), media_type="application/json")
 
 
 def _read(visitor: Visitor, name: str, wave: int) -> tuple[Survey, results.Results]:

@@ -18,18 +18,18 @@ MayRead = Annotated[Visitor, Depends(scoped("read"))]
 
 
 @router.get("/api/jobs/{number}/table", response_class=Response)
-def table(number: int, here: MayRead) -> Response:
+def table(number: int, visitor: MayRead) -> Response:
     """Return the synthetic table as Parquet. Its metadata file is `result.side` of the job."""
-    job, result = made(here, number)
+    job, result = made(visitor, number)
     content = base64.b64decode(result["file"])
     return download(content, f"{table_name(job)}.parquet", "application/vnd.apache.parquet")
 
 
-def made(here: Visitor, number: int) -> tuple[Job, dict[str, Any]]:
+def made(visitor: Visitor, number: int) -> tuple[Job, dict[str, Any]]:
     """Return one's own job that made a table, and its result."""
-    with here.hub.database.reading() as session:
-        job = gateway.find_job(session, here.who, number)
-    mine = job.result if job.person_id == here.who.id and job.state == "done" else None
+    with visitor.hub.database.reading() as session:
+        job = gateway.find_job(session, visitor.who, number)
+    mine = job.result if job.person_id == visitor.who.id and job.state == "done" else None
     if not mine or "file" not in mine:
         raise NotHere(f"job {number} has no table of yours.")
     return job, mine

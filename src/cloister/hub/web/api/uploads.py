@@ -40,21 +40,21 @@ class UploadFacts(BaseModel):
 
 
 @router.post("/api/datasets/{name}/uploads", status_code=201)
-def begin(here: Sharer, name: Annotated[str, Path(max_length=200)], given: NewUpload) -> UploadFacts:
+def begin(visitor: Sharer, name: Annotated[str, Path(max_length=200)], given: NewUpload) -> UploadFacts:
     """Announce a file."""
-    with here.hub.database.writing() as session:
+    with visitor.hub.database.writing() as session:
         dataset = datasets.find(session, name)
         upload_row = upload.begin(
-            here.hub, session, here.who, dataset, table=given.table, file=given.file, size=given.size
+            visitor.hub, session, visitor.who, dataset, table=given.table, file=given.file, size=given.size
         )
         return _facts(upload_row)
 
 
 @router.get("/api/uploads/{upload_id}")
-def show(here: Reader, upload_id: Id) -> UploadFacts:
+def show(visitor: Reader, upload_id: Id) -> UploadFacts:
     """Return the progress of an upload."""
-    with here.hub.database.reading() as session:
-        return _facts(upload.find(session, here.who, upload_id)[0])
+    with visitor.hub.database.reading() as session:
+        return _facts(upload.find(session, visitor.who, upload_id)[0])
 
 
 @router.put(
@@ -62,17 +62,19 @@ def show(here: Reader, upload_id: Id) -> UploadFacts:
     openapi_extra={"requestBody": {"content": {"application/octet-stream": {"schema": {"format": "binary"}}}}},
 )
 async def receive(
-    request: Request, here: Sharer, upload_id: Id, offset: Annotated[int, Query(ge=0, le=2**50)]
+    request: Request, visitor: Sharer, upload_id: Id, offset: Annotated[int, Query(ge=0, le=2**50)]
 ) -> UploadFacts:
     """Store the next piece: the bytes from `offset` on. A wrong offset is answered with the right one (409)."""
-    await run_in_threadpool(_require_mine, here, upload_id)  # before a piece is held in memory
+    await run_in_threadpool(_require_mine, visitor, upload_id)  # before a piece is held in memory
     pieces, size = [], 0
     async for piece in request.stream():
         size += len(piece)
         if size > upload.LARGEST_PIECE:
             raise UploadRefused(f"the piece is longer than {upload.LARGEST_PIECE} bytes.")
         pieces.append(piece)
-    return _facts(await run_in_threadpool(upload.receive, here.hub, here.who, upload_id, offset, b"".join(pieces)))
+    return _facts(
+        await run_in_threadpool(upload.receive, visitor.hub, visitor.who, upload_id, offset, b"".join(pieces))
+    )
 
 
 def _require_mine(visitor: Visitor, upload_id: str) -> None:
@@ -81,10 +83,10 @@ def _require_mine(visitor: Visitor, upload_id: str) -> None:
 
 
 @router.delete("/api/uploads/{upload_id}")
-def cancel(here: Sharer, upload_id: Id) -> UploadFacts:
+def cancel(visitor: Sharer, upload_id: Id) -> UploadFacts:
     """Cancel an upload."""
-    with here.hub.database.writing() as session:
-        return _facts(upload.cancel(here.hub, session, here.who, upload_id))
+    with visitor.hub.database.writing() as session:
+        return _facts(upload.cancel(visitor.hub, session, visitor.who, upload_id))
 
 
 def _facts(upload_row: Upload) -> UploadFacts:

@@ -27,99 +27,101 @@ _SCOPES = (
 
 
 @router.get("/account")
-def show(request: Request, here: Me) -> Response:
+def show(request: Request, visitor: Me) -> Response:
     """Show one's own account."""
-    return _page(request, here)
+    return _page(request, visitor)
 
 
 @router.post("/account/password")
-def change_password(request: Request, here: Me, sent: Sent) -> Response:
+def change_password(request: Request, visitor: Me, sent: Sent) -> Response:
     """Change the password; all sessions end."""
     try:
         if sent.get("new", "") != sent.get("again", ""):
             raise BadForm("the two new passwords differ. Type the same one twice.")
         old, new = sent.get("current", ""), sent.get("new", "")
-        user_actions.change_password(here.hub, here.who, old, new, here.address, end_tokens=sent.ticked("end_tokens"))
+        user_actions.change_password(
+            visitor.hub, visitor.who, old, new, visitor.address, end_tokens=sent.ticked("end_tokens")
+        )
     except (BadForm, SignInFailed, TooMany) as problem:
-        return _page(request, here, problem=problem)
+        return _page(request, visitor, problem=problem)
     return go(request, "/sign-in?after=password")
 
 
 @router.post("/account/verify")
-def ask_verify_link(request: Request, here: Me) -> Response:
+def ask_verify_link(request: Request, visitor: Me) -> Response:
     """Send a link to one's own address that verifies it."""
     try:
-        user_actions.ask_verify_link(here.hub, here.who)
+        user_actions.ask_verify_link(visitor.hub, visitor.who)
     except (NotNow, TooMany) as problem:
-        return _page(request, here, problem=problem)
+        return _page(request, visitor, problem=problem)
     return go(request, "/account", said="A link is on its way to your address. Open it in this browser.")
 
 
 @router.post("/account/second-factor")
-def begin_factor(request: Request, here: Me, sent: Sent) -> Response:
+def begin_factor(request: Request, visitor: Me, sent: Sent) -> Response:
     """Show a secret for an app, after the password: an unattended browser must not lock its user out."""
     try:
-        sign_in.prove(here.hub, here.who, sent.get("factor_password", ""), here.address)
-        sign_in.enroll_factor(here.hub, here.who)
+        sign_in.prove(visitor.hub, visitor.who, sent.get("factor_password", ""), visitor.address)
+        sign_in.enroll_factor(visitor.hub, visitor.who)
     except (SignInFailed, TooMany, NotNow) as problem:
-        return _page(request, here, problem=problem)
+        return _page(request, visitor, problem=problem)
     return go(request, "/account#second-factor")
 
 
 @router.post("/account/second-factor/confirm")
-def confirm_factor(request: Request, here: Me, sent: Sent) -> Response:
+def confirm_factor(request: Request, visitor: Me, sent: Sent) -> Response:
     """Confirm the app with its first code. The other sessions end, and this one has a new secret."""
-    secret = request.cookies.get(cookie_name(here.hub.settings), "")
+    secret = request.cookies.get(cookie_name(visitor.hub.settings), "")
     try:
-        entered = sign_in.confirm_factor(here.hub, secret, sent.get("code", ""), here.address)
+        entered = sign_in.confirm_factor(visitor.hub, secret, sent.get("code", ""), visitor.address)
     except (BadForm, NotNow) as problem:
-        return _page(request, here, problem=problem)
+        return _page(request, visitor, problem=problem)
     response = go(request, "/account")
-    set_cookie(response, here.hub.settings, entered.secret, hours=here.hub.settings.session_hours)
+    set_cookie(response, visitor.hub.settings, entered.secret, hours=visitor.hub.settings.session_hours)
     return response
 
 
 @router.post("/account/second-factor/cancel")
-def cancel_factor(request: Request, here: Me) -> Response:
+def cancel_factor(request: Request, visitor: Me) -> Response:
     """Delete a secret that was not confirmed."""
-    with here.hub.database.writing() as session:
-        totp.cancel(session, here.who)
+    with visitor.hub.database.writing() as session:
+        totp.cancel(session, visitor.who)
     return go(request, "/account")
 
 
 @router.post("/account/second-factor/remove")
-def remove_factor(request: Request, here: Me, sent: Sent) -> Response:
+def remove_factor(request: Request, visitor: Me, sent: Sent) -> Response:
     """Remove the second factor, with one of its codes."""
     try:
-        sign_in.remove_factor(here.hub, here.who, sent.get("code", ""), here.address)
+        sign_in.remove_factor(visitor.hub, visitor.who, sent.get("code", ""), visitor.address)
     except (SignInFailed, TooMany, NotNow) as problem:
-        return _page(request, here, problem=problem)
+        return _page(request, visitor, problem=problem)
     return go(request, "/account", said="The second factor is removed.")
 
 
 @router.post("/account/tokens")
-def make_token(request: Request, here: Me, sent: Sent) -> Response:
+def make_token(request: Request, visitor: Me, sent: Sent) -> Response:
     """Create a token, after the password: an unattended browser creates none. It is shown once, on this page."""
     try:
         days = sent.number("days", "Days", low=1, high=366)
-        sign_in.prove(here.hub, here.who, sent.get("token_password", ""), here.address)
-        secret = user_actions.make_token(here.hub, here.who, sent.get("label", ""), sent.all("scopes"), days)
+        sign_in.prove(visitor.hub, visitor.who, sent.get("token_password", ""), visitor.address)
+        secret = user_actions.make_token(visitor.hub, visitor.who, sent.get("label", ""), sent.all("scopes"), days)
     except (BadForm, NotNow, SignInFailed, TooMany) as problem:
-        return _page(request, here, problem=problem)
-    return _page(request, here, token=secret)
+        return _page(request, visitor, problem=problem)
+    return _page(request, visitor, token=secret)
 
 
 @router.post("/account/tokens/{number}/revoke")
-def revoke_token(request: Request, number: int, here: Me) -> Response:
+def revoke_token(request: Request, number: int, visitor: Me) -> Response:
     """Revoke a token."""
-    user_actions.revoke_token(here.hub, here.who, number)
+    user_actions.revoke_token(visitor.hub, visitor.who, number)
     return go(request, "/account", said="The token is revoked.")
 
 
 @router.post("/account/sessions/end")
-def end_sessions(request: Request, here: Me) -> Response:
+def end_sessions(request: Request, visitor: Me) -> Response:
     """Sign out everywhere."""
-    user_actions.end_sessions(here.hub, here.who)
+    user_actions.end_sessions(visitor.hub, visitor.who)
     return go(request, "/sign-in?after=sessions")
 
 

@@ -20,10 +20,10 @@ _A_FEED = 100
 
 
 @router.get("/datasets/{name}/activity")
-def shown(request: Request, name: str, here: SignedIn) -> Response:
+def shown(request: Request, name: str, visitor: SignedIn) -> Response:
     """Show the users' activity, and how far it is from their past."""
-    with here.hub.database.reading() as session:
-        dataset = owned(session, name, here.who)
+    with visitor.hub.database.reading() as session:
+        dataset = owned(session, name, visitor.who)
         profiles = activity.profiles(session, dataset)
         jobs = sa.select(Job.id).where(Job.dataset_id == dataset.id).order_by(Job.id.desc()).limit(_A_FEED)
         objects = [f"dataset/{dataset.name}", *(f"job/{number}" for number in session.scalars(jobs))]
@@ -42,10 +42,10 @@ def shown(request: Request, name: str, here: SignedIn) -> Response:
 
 
 @router.post("/datasets/{name}/activity/pause")
-def switch(request: Request, name: str, here: SignedIn, sent: Annotated[Form, Depends(form)]) -> Response:
+def switch(request: Request, name: str, visitor: SignedIn, sent: Annotated[Form, Depends(form)]) -> Response:
     """Pause all work on the dataset, or resume it."""
     stop = sent.ticked("paused")
-    with here.hub.database.writing() as session:
-        pause(here.hub, session, here.who, owned(session, name, here.who), stop)
+    with visitor.hub.database.writing() as session:
+        pause(visitor.hub, session, visitor.who, owned(session, name, visitor.who), stop)
     message = "Paused. Nothing runs on this dataset now." if stop else "Open again."
     return go(request, f"/datasets/{name}/activity", said=message)

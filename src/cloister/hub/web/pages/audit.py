@@ -23,7 +23,7 @@ _A_PAGE = 100
 @router.get("/audit")
 def search(
     request: Request,
-    here: Reader,
+    visitor: Reader,
     person: str = "",
     action: str = "",
     object: str = "",  # noqa: A002
@@ -34,28 +34,28 @@ def search(
 ) -> Response:
     """Show entries, newest first."""
     filters = {"person": person, "action": action, "object": object, "since": since, "until": until, "text": text}
-    return _page(request, here, filters, before)
+    return _page(request, visitor, filters, before)
 
 
 @router.post("/audit/verify")
-def verify(request: Request, here: Reader) -> Response:
+def verify(request: Request, visitor: Reader) -> Response:
     """Recompute the chain."""
-    with here.hub.database.reading() as session:
+    with visitor.hub.database.reading() as session:
         try:
-            count, problem = here.hub.audit.verify(session), ""
+            count, problem = visitor.hub.audit.verify(session), ""
         except Broken as error:
             count, problem = 0, str(error).partition(": ")[2]
-    here.hub.audit.record(here.who.id, "audit.verified", "audit", ok=not problem, entries=count)
+    visitor.hub.audit.record(visitor.who.id, "audit.verified", "audit", ok=not problem, entries=count)
     checked = (problem, "bad") if problem else (f"All {count:,} entries hold: hashes, order, signed heads.", "good")
-    return _page(request, here, {}, 0, checked)
+    return _page(request, visitor, {}, 0, checked)
 
 
 @router.get("/audit/export")
-def export(here: Reader) -> Response:
+def export(visitor: Reader) -> Response:
     """Return the whole log as JSON lines with a signed head."""
-    here.hub.audit.record(here.who.id, "audit.exported", "audit")
+    visitor.hub.audit.record(visitor.who.id, "audit.exported", "audit")
     name = {"Content-Disposition": 'attachment; filename="cloister-audit.jsonl"'}
-    return StreamingResponse(export_lines(here.hub), media_type="application/x-ndjson", headers=name)
+    return StreamingResponse(export_lines(visitor.hub), media_type="application/x-ndjson", headers=name)
 
 
 def export_lines(hub: Hub) -> Iterator[bytes]:

@@ -46,30 +46,30 @@ roles:
 
 
 @router.get("/datasets")
-def listed(request: Request, here: Here) -> Response:
+def listed(request: Request, visitor: Here) -> Response:
     """List the datasets that the visitor may see."""
-    with here.hub.database.reading() as session:
-        views = visible_datasets(here.hub, session, here.who, here.environment)
+    with visitor.hub.database.reading() as session:
+        views = visible_datasets(visitor.hub, session, visitor.who, visitor.environment)
     return page(request, "datasets.html", sights=views)
 
 
 @router.get("/datasets/new")
-def begin(request: Request, here: Owner) -> Response:
+def begin(request: Request, visitor: Owner) -> Response:
     """Show the form for a new dataset."""
     return page(request, "dataset_new.html", values={"policy": POLICY}, problem=None)
 
 
 @router.post("/datasets/new")
-def create(request: Request, here: Owner, sent: Sent) -> Response:
+def create(request: Request, visitor: Owner, sent: Sent) -> Response:
     """Create a dataset; its tables come next."""
     values = {name: sent.get(name, "") for name in ("name", "title", "about", "policy")}
     try:
-        datasets.examine(here.hub, here.who, policy_text=values["policy"])
-        with here.hub.database.writing() as session:
+        datasets.examine(visitor.hub, visitor.who, policy_text=values["policy"])
+        with visitor.hub.database.writing() as session:
             dataset = datasets.create(
-                here.hub,
+                visitor.hub,
                 session,
-                here.who,
+                visitor.who,
                 name=values["name"].strip(),
                 title=values["title"].strip(),
                 about=values["about"].strip(),
@@ -84,22 +84,22 @@ def create(request: Request, here: Owner, sent: Sent) -> Response:
 
 
 @router.get("/datasets/{name}")
-def show(request: Request, name: str, here: Here) -> Response:
+def show(request: Request, name: str, visitor: Here) -> Response:
     """Show a dataset: its public facts, its trust model, the possible actions."""
-    with here.hub.database.reading() as session:
-        sight = visible_dataset(here.hub, session, here.who, name, here.environment)
+    with visitor.hub.database.reading() as session:
+        sight = visible_dataset(visitor.hub, session, visitor.who, name, visitor.environment)
         versions = datasets.versions(session, sight.dataset) if sight.mine else []
         open_request = sa.select(models.Request).where(
             models.Request.kind == "access",
             models.Request.state == "open",
             models.Request.dataset_id == sight.dataset.id,
-            models.Request.person_id == here.who.id,
+            models.Request.person_id == visitor.who.id,
         )
         waiting = session.scalars(open_request.order_by(models.Request.id).limit(1)).first()
     newest = sight.version if sight.mine else None  # only the owner may know which rows do not fit
-    fit = None if newest is None else ingest.fit_of_version(here.hub, sight.dataset, newest)
-    here.hub.audit.record(here.who.id, "dataset.seen", f"dataset/{name}")
-    account = here.hub.ledger.account(name)
+    fit = None if newest is None else ingest.fit_of_version(visitor.hub, sight.dataset, newest)
+    visitor.hub.audit.record(visitor.who.id, "dataset.seen", f"dataset/{name}")
+    account = visitor.hub.ledger.account(name)
     cap, left = account.rules.cap, account.left
     return page(
         request,
@@ -120,11 +120,11 @@ def show(request: Request, name: str, here: Here) -> Response:
 
 
 @router.get("/datasets/{name}/mock/{table}")
-def mock(name: str, table: str, here: Here, rows: int = 1000) -> Response:
+def mock(name: str, table: str, visitor: Here, rows: int = 1000) -> Response:
     """Return mock rows as a CSV file."""
-    with here.hub.database.reading() as session:
-        sight = visible_dataset(here.hub, session, here.who, name, here.environment)
-    require_schema(here.hub, here.who, sight, "mock.made")
+    with visitor.hub.database.reading() as session:
+        sight = visible_dataset(visitor.hub, session, visitor.who, name, visitor.environment)
+    require_schema(visitor.hub, visitor.who, sight, "mock.made")
     schema = sight.schema
     if schema is None or table not in schema.tables:
         raise NotHere("there is no such table.")
@@ -136,20 +136,20 @@ def mock(name: str, table: str, here: Here, rows: int = 1000) -> Response:
 
 
 @router.post("/datasets/{name}/pause")
-def pause(request: Request, name: str, here: Here, sent: Sent) -> Response:
+def pause(request: Request, name: str, visitor: Here, sent: Sent) -> Response:
     """Pause or resume a dataset."""
     paused = sent.ticked("paused")
-    with here.hub.database.writing() as session:
-        datasets.pause(here.hub, session, here.who, datasets.owned(session, name, here.who), paused)
+    with visitor.hub.database.writing() as session:
+        datasets.pause(visitor.hub, session, visitor.who, datasets.owned(session, name, visitor.who), paused)
     return go(request, f"/datasets/{name}", said="No job on it begins now." if paused else "Work may begin again.")
 
 
 @router.post("/datasets/{name}/delete")
-def delete(request: Request, name: str, here: Here, sent: Sent) -> Response:
+def delete(request: Request, name: str, visitor: Here, sent: Sent) -> Response:
     """Shred a dataset, if its name was typed."""
-    with here.hub.database.writing() as session:
-        dataset = datasets.owned(session, name, here.who)
+    with visitor.hub.database.writing() as session:
+        dataset = datasets.owned(session, name, visitor.who)
         if sent.text("confirm", "Its name, to confirm") != dataset.name:
             raise BadForm("Type the dataset's name to confirm that it is to be deleted for good.")
-        datasets.delete(here.hub, session, here.who, dataset)
+        datasets.delete(visitor.hub, session, visitor.who, dataset)
     return go(request, "/datasets", said=f"{name} is shredded: its key is erased and its files are gone.")

@@ -28,17 +28,17 @@ Here = Annotated[Visitor, Depends(signed_in)]
 
 
 @router.get("/datasets/{name}/tables")
-def listed(request: Request, name: str, here: Here, purpose: str = "") -> Response:
+def listed(request: Request, name: str, visitor: Here, purpose: str = "") -> Response:
     """List the tables that the visitor may download; for the owner with a form to submit one."""
-    return _list(request, here, name, purpose)
+    return _list(request, visitor, name, purpose)
 
 
 @router.post("/datasets/{name}/tables")
-async def hand(request: Request, name: str, here: Here) -> Response:
+async def hand(request: Request, name: str, visitor: Here) -> Response:
     """Submit a table. Files are read only after their sender is known to own the dataset."""
-    await run_in_threadpool(require_owner, here, name)
+    await run_in_threadpool(require_owner, visitor, name)
     try:
-        return await run_in_threadpool(_handed, request, here, name, await form(request))
+        return await run_in_threadpool(_handed, request, visitor, name, await form(request))
     finally:
         await request.close()  # files that were refused unread, too
 
@@ -54,9 +54,9 @@ def _handed(request: Request, visitor: Visitor, name: str, sent: Form) -> Respon
 
 
 @router.get("/datasets/{name}/tables/{number}")
-def sheet(request: Request, name: str, number: int, here: Here, purpose: str = "") -> Response:
+def sheet(request: Request, name: str, number: int, visitor: Here, purpose: str = "") -> Response:
     """Show the metadata sheet of a table."""
-    job, purpose = access.take(here.hub, here.who, name, number, purpose, here.environment, "sheet")
+    job, purpose = access.take(visitor.hub, visitor.who, name, number, purpose, visitor.environment, "sheet")
     at, words = f"/datasets/{name}/tables", urlencode({"purpose": purpose}) if purpose else ""
     return draw(request, job, at=f"{at}/{number}", words=words, above=(at, "Synthetic tables"))
 
@@ -65,26 +65,26 @@ def sheet(request: Request, name: str, number: int, here: Here, purpose: str = "
 def chart(
     name: str,
     number: int,
-    here: Here,
+    visitor: Here,
     column: str = "",
     theme: str = "light",
     size: str = "wide",
     purpose: str = "",
 ) -> Response:
     """Return a chart of a column."""
-    job, _ = access.take(here.hub, here.who, name, number, purpose, here.environment, "picture")
+    job, _ = access.take(visitor.hub, visitor.who, name, number, purpose, visitor.environment, "picture")
     assert job.result is not None
     return chart_of(job.result, column, theme, size)
 
 
 @router.get("/datasets/{name}/tables/{number}/{file}")
-def file(name: str, number: int, file: str, here: Here, purpose: str = "") -> Response:
+def file(name: str, number: int, file: str, visitor: Here, purpose: str = "") -> Response:
     """Return a file of it: table.parquet, table.csv, table.side.json, receipt, label."""
     if file not in (*_FILES, "table.csv"):
         raise NotHere("there is no such file.")
-    job, _ = access.take(here.hub, here.who, name, number, purpose, here.environment, file)
+    job, _ = access.take(visitor.hub, visitor.who, name, number, purpose, visitor.environment, file)
     if file == "table.csv":
-        content = csv_of_parquet(here.hub.settings, _content(job), here.who.id)
+        content = csv_of_parquet(visitor.hub.settings, _content(job), visitor.who.id)
         return download(content, f"{table_name(job)}.csv", "text/csv; charset=utf-8")
     return _FILES[file](job)
 

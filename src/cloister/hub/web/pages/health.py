@@ -24,18 +24,18 @@ _NONE_YET = "none yet"  # the workers of this hub have never run, and no job wai
 
 
 @router.get("/health")
-def health(here: Annotated[Visitor, Depends(visitor)]) -> JSONResponse:
+def health(visitor: Annotated[Visitor, Depends(visitor)]) -> JSONResponse:
     """Return the state of database, ledger and workers; 503 if one of them fails."""
-    database, workers = _database(here.hub)
-    parts = {"database": database, "ledger": _ledger(here.hub), "workers": workers}
+    database, workers = _database(visitor.hub)
+    parts = {"database": database, "ledger": _ledger(visitor.hub), "workers": workers}
     well = all(state in ("ok", _NONE_YET) for state in parts.values())
     return JSONResponse({"state": "ok" if well else "failing", "version": __version__, **parts}, 200 if well else 503)
 
 
 @router.get("/metrics")
-def numbers(request: Request, here: Annotated[Visitor, Depends(visitor)]) -> Response:
+def numbers(request: Request, visitor: Annotated[Visitor, Depends(visitor)]) -> Response:
     """Return metrics for Prometheus, with the token of the settings."""
-    return Response(metrics.read(here.hub, request.headers.get("authorization", "")), media_type=metrics.TYPE)
+    return Response(metrics.read(visitor.hub, request.headers.get("authorization", "")), media_type=metrics.TYPE)
 
 
 def _database(hub: Hub) -> tuple[str, str]:

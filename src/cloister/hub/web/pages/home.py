@@ -51,13 +51,13 @@ _DOORS = (
 
 
 @router.get("/")
-def home(request: Request, here: Annotated[Visitor, Depends(visitor)]) -> Response:
+def home(request: Request, visitor: Annotated[Visitor, Depends(visitor)]) -> Response:
     """Show the home page."""
-    if here.person is None:
-        return page(request, "home.html", open_sign_up=here.hub.settings.open_sign_up)
-    with here.hub.database.reading() as session:
-        values = _waiting(session, here.person)
-    doors = [door for door in _DOORS if here.has(*door.roles)]
+    if visitor.person is None:
+        return page(request, "home.html", open_sign_up=visitor.hub.settings.open_sign_up)
+    with visitor.hub.database.reading() as session:
+        values = _waiting(session, visitor.person)
+    doors = [door for door in _DOORS if visitor.has(*door.roles)]
     return page(request, "home.html", doors=doors, **values)
 
 

@@ -47,13 +47,13 @@ _STOPPED = {
 
 
 @router.get("/jobs")
-def listed(request: Request, here: SignedIn, before: int = 0) -> Response:
+def listed(request: Request, visitor: SignedIn, before: int = 0) -> Response:
     """List one's own jobs, newest first."""
-    mine = sa.select(Job).where(Job.person_id == here.who.id).options(defer(Job.plan))
+    mine = sa.select(Job).where(Job.person_id == visitor.who.id).options(defer(Job.plan))
     mine = mine.order_by(Job.id.desc()).limit(_A_PAGE + 1)
     if 0 < before < 2**31:
         mine = mine.where(Job.id < before)
-    with here.hub.database.reading() as session:
+    with visitor.hub.database.reading() as session:
         jobs = list(session.scalars(mine))
     older = jobs[_A_PAGE - 1].id if len(jobs) > _A_PAGE else 0
     titles = {kind.name: kind.title for kind in KINDS.values()}
@@ -61,12 +61,12 @@ def listed(request: Request, here: SignedIn, before: int = 0) -> Response:
 
 
 @router.get("/jobs/{number}")
-def shown(request: Request, number: int, here: SignedIn) -> Response:
+def shown(request: Request, number: int, visitor: SignedIn) -> Response:
     """Show one job."""
-    with here.hub.database.reading() as session:
-        job = find_job(session, here.who, number)
+    with visitor.hub.database.reading() as session:
+        job = find_job(session, visitor.who, number)
         request_id = session.scalar(sa.select(Asked.id).where(Asked.job_id == job.id).limit(1))
-    return draw(request, job, at=f"/jobs/{job.id}", asked=request_id, detail=_owner_detail(here, job))
+    return draw(request, job, at=f"/jobs/{job.id}", asked=request_id, detail=_owner_detail(visitor, job))
 
 
 def _title(job: Job) -> str:
@@ -132,23 +132,23 @@ def draw(
 
 
 @router.post("/jobs/{number}/cancel")
-def cancel(request: Request, number: int, here: SignedIn) -> Response:
+def cancel(request: Request, number: int, visitor: SignedIn) -> Response:
     """Cancel a job before it is charged."""
-    job = gateway.cancel(here.hub, here.who, number)
+    job = gateway.cancel(visitor.hub, visitor.who, number)
     return go(request, f"/jobs/{job.id}", said="Cancelled." if job.state == "cancelled" else "It will stop soon.")
 
 
 @router.post("/jobs/{number}/forget")
-def forget(request: Request, number: int, here: SignedIn) -> Response:
+def forget(request: Request, number: int, visitor: SignedIn) -> Response:
     """Delete its result."""
-    gateway.forget(here.hub, here.who, number)
+    gateway.forget(visitor.hub, visitor.who, number)
     return go(request, f"/jobs/{number}", said="The result is removed. The receipt stays.")
 
 
 @router.get("/jobs/{number}/chart.svg")
-def chart(number: int, here: SignedIn, column: str = "", theme: str = "light", size: str = "wide") -> Response:
+def chart(number: int, visitor: SignedIn, column: str = "", theme: str = "light", size: str = "wide") -> Response:
     """Return a chart of a result, drawn from what was released."""
-    return chart_of(_result(here, number)[1], column, theme, size)
+    return chart_of(_result(visitor, number)[1], column, theme, size)
 
 
 def chart_of(result: dict[str, Any], column: str, theme: str, size: str) -> Response:
@@ -165,10 +165,10 @@ def chart_of(result: dict[str, Any], column: str, theme: str, size: str) -> Resp
 
 
 @router.get("/jobs/{number}/receipt")
-def receipt(number: int, here: SignedIn) -> Response:
+def receipt(number: int, visitor: SignedIn) -> Response:
     """Return the signed receipt, as it was issued."""
-    with here.hub.database.reading() as session:
-        job = find_job(session, here.who, number)
+    with visitor.hub.database.reading() as session:
+        job = find_job(session, visitor.who, number)
     if not job.receipt:
         raise NotHere("there is no receipt: nothing was charged.")
     name = f"cloister-{job.dataset.name}-{job.id}.receipt.json"
@@ -176,24 +176,24 @@ def receipt(number: int, here: SignedIn) -> Response:
 
 
 @router.get("/jobs/{number}/model")
-def model_file(number: int, here: SignedIn) -> Response:
+def model_file(number: int, visitor: SignedIn) -> Response:
     """Return the trained model, signed."""
-    return model(number, here)
+    return model(number, visitor)
 
 
 @router.get("/jobs/{number}/label")
-def label(number: int, here: SignedIn) -> Response:
+def label(number: int, visitor: SignedIn) -> Response:
     """Return the policy's label of the answer: what it may be used for, where and for how long."""
-    job, result = _result(here, number)
+    job, result = _result(visitor, number)
     if "label" not in result:
         raise NotHere("this answer has no label.")
     return _download(result["label"].encode(), f"cloister-{job.dataset.name}-{job.id}.label.json", "application/json")
 
 
 @router.get("/jobs/{number}/answer.csv")
-def as_csv(number: int, here: SignedIn) -> Response:
+def as_csv(number: int, visitor: SignedIn) -> Response:
     """Return the whole answer with its limits, for a spreadsheet."""
-    job, result = _result(here, number)
+    job, result = _result(visitor, number)
     if "answer" not in result:
         raise NotHere("there is no table here.")
     text = csv_of_table(wire.answer_from_json(result["answer"]).value)

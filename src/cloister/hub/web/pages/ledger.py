@@ -32,7 +32,7 @@ _A_PAGE = 200
 _SIDES = ("person", "purpose", "month")
 
 
-def statement_of(here: Visitor, session: Session, name: str) -> tuple[Dataset, Statement, bool]:
+def statement_of(visitor: Visitor, session: Session, name: str) -> tuple[Dataset, Statement, bool]:
     """Return a dataset's account as this user may read it, and True if that is the whole of it.
 
     Its owner and auditors read everything. A user who may see the dataset reads its total and their own charges.
@@ -41,17 +41,17 @@ def statement_of(here: Visitor, session: Session, name: str) -> tuple[Dataset, S
         NotHere: there is none, or they may not see it.
     """
     dataset = find(session, name)
-    unrestricted = dataset.owner_id == here.who.id or here.has("auditor")
-    if not unrestricted and not may_know(here.hub, session, here.who, dataset, here.environment):
+    unrestricted = dataset.owner_id == visitor.who.id or visitor.has("auditor")
+    if not unrestricted and not may_know(visitor.hub, session, visitor.who, dataset, visitor.environment):
         raise NotHere("there is no such dataset.")
-    statement = statements.for_owner(here.hub, session, dataset)
-    return dataset, statement if unrestricted else statements.only(statement, here.who), unrestricted
+    statement = statements.for_owner(visitor.hub, session, dataset)
+    return dataset, statement if unrestricted else statements.only(statement, visitor.who), unrestricted
 
 
 @router.get("/ledger")
-def mine(request: Request, here: SignedIn) -> Response:
+def mine(request: Request, visitor: SignedIn) -> Response:
     """Show one's own charges; below, for an auditor, every account."""
-    return _mine(request, here)
+    return _mine(request, visitor)
 
 
 def _mine(request: Request, visitor: Visitor, report: Report | None = None) -> Response:
@@ -75,20 +75,20 @@ def _mine(request: Request, visitor: Visitor, report: Report | None = None) -> R
 
 
 @router.post("/ledger/verify")
-def verify(request: Request, here: Auditor) -> Response:
+def verify(request: Request, visitor: Auditor) -> Response:
     """Check every entry, signature and total."""
-    report = ledger_copy.check_ledger(here.hub)
-    here.hub.audit.record(here.who.id, "ledger.verified", "ledger", ok=report.ok, entries=report.entries)
-    return _mine(request, here, report)
+    report = ledger_copy.check_ledger(visitor.hub)
+    visitor.hub.audit.record(visitor.who.id, "ledger.verified", "ledger", ok=report.ok, entries=report.entries)
+    return _mine(request, visitor, report)
 
 
 @router.get("/ledger/copy")
-def copy(here: Auditor) -> Response:
+def copy(visitor: Auditor) -> Response:
     """Return the ledger as a file, for the offline verifier."""
-    here.hub.audit.record(here.who.id, "ledger.copied", "ledger")
+    visitor.hub.audit.record(visitor.who.id, "ledger.copied", "ledger")
     folder = tempfile.TemporaryDirectory(prefix="cloister-ledger-")
     path = Path(folder.name) / "ledger.db"
-    ledger_copy.copy_ledger(here.hub, path)
+    ledger_copy.copy_ledger(visitor.hub, path)
     return FileResponse(
         path,
         filename="cloister-ledger.db",
@@ -98,34 +98,34 @@ def copy(here: Auditor) -> Response:
 
 
 @router.get("/ledger/head")
-def head(here: Auditor) -> Response:
+def head(visitor: Auditor) -> Response:
     """Return the newest head: one line to keep elsewhere."""
     name = {"Content-Disposition": 'attachment; filename="cloister-ledger.head"'}
-    return PlainTextResponse(f"{here.hub.ledger.head}\n", headers=name)
+    return PlainTextResponse(f"{visitor.hub.ledger.head}\n", headers=name)
 
 
 @router.get("/datasets/{name}/ledger")
-def dataset(request: Request, name: str, here: SignedIn) -> Response:
+def dataset(request: Request, name: str, visitor: SignedIn) -> Response:
     """Show a dataset's charges by user and purpose, and what is left."""
-    dataset_row, statement, unrestricted = _statement(here, name)
-    here.hub.audit.record(here.who.id, "ledger.read", f"dataset/{name}")
+    dataset_row, statement, unrestricted = _statement(visitor, name)
+    visitor.hub.audit.record(visitor.who.id, "ledger.read", f"dataset/{name}")
     return page(
         request,
         "ledger_dataset.html",
         dataset=dataset_row,
         statement=statement,
         lines=statement.lines[:_A_PAGE],
-        owner=dataset_row.owner_id == here.who.id,
+        owner=dataset_row.owner_id == visitor.who.id,
         whole=unrestricted,
         sides=[(side, _side(statement, side)) for side in _SIDES if unrestricted or side != "person"],
     )
 
 
 @router.get("/datasets/{name}/ledger.csv")
-def as_csv(name: str, here: SignedIn) -> Response:
+def as_csv(name: str, visitor: SignedIn) -> Response:
     """Return every charge of a dataset, for a spreadsheet."""
-    dataset, statement, _ = _statement(here, name)
-    here.hub.audit.record(here.who.id, "ledger.read", f"dataset/{name}", form="csv")
+    dataset, statement, _ = _statement(visitor, name)
+    visitor.hub.audit.record(visitor.who.id, "ledger.read", f"dataset/{name}", form="csv")
     names = ["entry", "time", "person", "purpose", "kind", "job", "measure", "amount", "delta", "state"]
     rows = (
         (
@@ -139,11 +139,11 @@ def as_csv(name: str, here: SignedIn) -> Response:
 
 
 @router.get("/datasets/{name}/ledger/{side}.svg")
-def chart(name: str, side: str, here: SignedIn, theme: str = "light") -> Response:
+def chart(name: str, side: str, visitor: SignedIn, theme: str = "light") -> Response:
     """Return a chart of charges by user, by purpose or by month, in per cent of the budget."""
     if side not in _SIDES:
         raise NotHere("there is no such picture.")
-    sums = _side(_statement(here, name)[1], side)
+    sums = _side(_statement(visitor, name)[1], side)
     if not sums:
         raise NotHere("nothing was spent yet.")
     values = [{"label": total.label, "value": round(100 * total.share, 4)} for total in sums[:20]]

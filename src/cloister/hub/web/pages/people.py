@@ -24,103 +24,105 @@ _REFUSALS = (BadForm, Denied, NotNow)
 
 
 @router.get("/people")
-def show(request: Request, here: Operator, search: str = "") -> Response:
+def show(request: Request, visitor: Operator, search: str = "") -> Response:
     """Show all users, and the forms to invite one and to create an organisation."""
-    return _everybody(request, here, search=search)
+    return _everybody(request, visitor, search=search)
 
 
 @router.post("/people/invite")
-def invite(request: Request, here: Operator, sent: Sent) -> Response:
+def invite(request: Request, visitor: Operator, sent: Sent) -> Response:
     """Create an invitation. Its link is shown once, on this page."""
     try:
         email = sent.text("email", "E-mail address")
         secret = user_actions.invite(
-            here.hub,
-            here.who,
+            visitor.hub,
+            visitor.who,
             email=email,
             organisation=_organisation(sent),
             roles=sent.all("roles"),
             days=sent.number("days", "Days", low=1, high=30),
         )
     except _REFUSALS as problem:
-        return _everybody(request, here, problem=problem)
-    return _everybody(request, here, link=_address(here, "invitation", secret), link_for=email)
+        return _everybody(request, visitor, problem=problem)
+    return _everybody(request, visitor, link=_address(visitor, "invitation", secret), link_for=email)
 
 
 @router.post("/people/organisations")
-def make_organisation(request: Request, here: Operator, sent: Sent) -> Response:
+def make_organisation(request: Request, visitor: Operator, sent: Sent) -> Response:
     """Create an organisation."""
     try:
         organisation = user_actions.make_organisation(
-            here.hub, here.who, sent.get("organisation_name", ""), sent.get("country", "")
+            visitor.hub, visitor.who, sent.get("organisation_name", ""), sent.get("country", "")
         )
     except _REFUSALS as problem:
-        return _everybody(request, here, problem=problem)
+        return _everybody(request, visitor, problem=problem)
     return go(request, "/people", said=f"{organisation.name} is added.")
 
 
 @router.get("/people/{number}")
-def show_one(request: Request, number: int, here: Operator) -> Response:
+def show_one(request: Request, number: int, visitor: Operator) -> Response:
     """Show one user."""
-    return _one(request, here, number)
+    return _one(request, visitor, number)
 
 
 @router.post("/people/{number}/roles")
-def set_roles(request: Request, number: int, here: Operator, sent: Sent) -> Response:
+def set_roles(request: Request, number: int, visitor: Operator, sent: Sent) -> Response:
     """Set a user's roles to exactly these."""
     try:
-        user_actions.set_roles(here.hub, here.who, number, sent.all("roles"))
+        user_actions.set_roles(visitor.hub, visitor.who, number, sent.all("roles"))
     except _REFUSALS as problem:
-        return _one(request, here, number, problem=problem)
+        return _one(request, visitor, number, problem=problem)
     # A user who gave up the last role that opens this page would be refused there.
-    stays = number != here.who.id or "operator" in sent.all("roles")
+    stays = number != visitor.who.id or "operator" in sent.all("roles")
     return go(request, f"/people/{number}" if stays else "/", said="The roles are set.")
 
 
 @router.post("/people/{number}/organisation")
-def set_organisation(request: Request, number: int, here: Operator, sent: Sent) -> Response:
+def set_organisation(request: Request, number: int, visitor: Operator, sent: Sent) -> Response:
     """Set a user's organisation."""
     try:
-        user_actions.set_organisation(here.hub, here.who, number, _organisation(sent))
+        user_actions.set_organisation(visitor.hub, visitor.who, number, _organisation(sent))
     except _REFUSALS as problem:
-        return _one(request, here, number, problem=problem)
+        return _one(request, visitor, number, problem=problem)
     return go(request, f"/people/{number}", said="The organisation is set.")
 
 
 @router.post("/people/{number}/reset")
-def make_reset_link(request: Request, number: int, here: Operator, sent: Sent) -> Response:
+def make_reset_link(request: Request, number: int, visitor: Operator, sent: Sent) -> Response:
     """Create a link to set a new password. It is shown once, on this page."""
     try:
-        secret = user_actions.make_reset_link(here.hub, here.who, number, second_factor=sent.ticked("second_factor"))
+        secret = user_actions.make_reset_link(
+            visitor.hub, visitor.who, number, second_factor=sent.ticked("second_factor")
+        )
     except _REFUSALS as problem:
-        return _one(request, here, number, problem=problem)
-    return _one(request, here, number, link=_address(here, "reset", secret))
+        return _one(request, visitor, number, problem=problem)
+    return _one(request, visitor, number, link=_address(visitor, "reset", secret))
 
 
 @router.post("/people/{number}/verify")
-def make_verify_link(request: Request, number: int, here: Operator) -> Response:
+def make_verify_link(request: Request, number: int, visitor: Operator) -> Response:
     """Create a link that verifies the address, to be passed on. It is shown once, on this page."""
     try:
-        secret = user_actions.make_verify_link(here.hub, here.who, number)
+        secret = user_actions.make_verify_link(visitor.hub, visitor.who, number)
     except _REFUSALS as problem:
-        return _one(request, here, number, problem=problem)
-    return _one(request, here, number, verify_link=_address(here, "verify", secret))
+        return _one(request, visitor, number, problem=problem)
+    return _one(request, visitor, number, verify_link=_address(visitor, "verify", secret))
 
 
 @router.post("/people/{number}/close")
-def close(request: Request, number: int, here: Operator) -> Response:
+def close(request: Request, number: int, visitor: Operator) -> Response:
     """Close an account."""
     try:
-        user_actions.set_active(here.hub, here.who, number, False)
+        user_actions.set_active(visitor.hub, visitor.who, number, False)
     except _REFUSALS as problem:
-        return _one(request, here, number, problem=problem)
+        return _one(request, visitor, number, problem=problem)
     return go(request, f"/people/{number}", said="The account is closed.")
 
 
 @router.post("/people/{number}/open")
-def reopen(request: Request, number: int, here: Operator) -> Response:
+def reopen(request: Request, number: int, visitor: Operator) -> Response:
     """Reopen a closed account."""
-    user_actions.set_active(here.hub, here.who, number, True)
+    user_actions.set_active(visitor.hub, visitor.who, number, True)
     return go(request, f"/people/{number}", said="The account is open again.")
 
 

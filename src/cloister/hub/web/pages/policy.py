@@ -48,15 +48,15 @@ class Draft:
 
 
 @router.get("/datasets/{name}/policy")
-def show(request: Request, name: str, here: Here) -> Response:
+def show(request: Request, name: str, visitor: Here) -> Response:
     """Show the policy; for the owner, in an editor."""
-    with here.hub.database.reading() as session:
-        sight = visible_dataset(here.hub, session, here.who, name, here.environment)
+    with visitor.hub.database.reading() as session:
+        sight = visible_dataset(visitor.hub, session, visitor.who, name, visitor.environment)
         if sight.mine:
-            return _draw(request, here, session, sight.dataset, None)
+            return _draw(request, visitor, session, sight.dataset, None)
         if sight.policy is None:
             raise NotHere("there is no such dataset.")
-        number = published.current(here.hub, session, sight.dataset)[1]
+        number = published.current(visitor.hub, session, sight.dataset)[1]
     return page(
         request,
         "policy.html",
@@ -64,46 +64,48 @@ def show(request: Request, name: str, here: Here) -> Response:
         owner=False,
         policy=sight.policy,
         number=number,
-        roles=_roles(sight.policy, here.who.verified_email),
+        roles=_roles(sight.policy, visitor.who.verified_email),
         purposes=_purposes(sight.policy),
         joins=_joins(sight.policy, sight.verdict),
     )
 
 
 @router.post("/datasets/{name}/policy")
-def edit(request: Request, name: str, here: Here, sent: Sent) -> Response:
+def edit(request: Request, name: str, visitor: Here, sent: Sent) -> Response:
     """Check the text as typed, run its tests, or publish it."""
     draft = Draft(sent.text("text", "Policy", _MOST), sent.number("after"), tests=sent.maybe("tests", _MOST))
     action = sent.get("action", "")
     if action == "publish":
-        return _publish(request, here, name, draft)
+        return _publish(request, visitor, name, draft)
     if action not in ("check", "test"):
         raise BadForm("press one of the buttons.")
     if action == "test":
-        draft = _tested(here, name, draft)
-    with here.hub.database.reading() as session:
-        dataset = owned(session, name, here.who)
-        return _draw(request, here, session, dataset, draft if action == "test" else _checked(session, dataset, draft))
+        draft = _tested(visitor, name, draft)
+    with visitor.hub.database.reading() as session:
+        dataset = owned(session, name, visitor.who)
+        return _draw(
+            request, visitor, session, dataset, draft if action == "test" else _checked(session, dataset, draft)
+        )
 
 
 @router.post("/datasets/{name}/policy/form")
-def fill_in(request: Request, name: str, here: Here, sent: Sent) -> Response:
+def fill_in(request: Request, name: str, visitor: Here, sent: Sent) -> Response:
     """Publish the policy in the form."""
-    with here.hub.database.reading() as session:
-        dataset = owned(session, name, here.who)
-        policy, number = published.current(here.hub, session, dataset)
+    with visitor.hub.database.reading() as session:
+        dataset = owned(session, name, visitor.who)
+        policy, number = published.current(visitor.hub, session, dataset)
         if sent.number("after") != number:
             raise NotNow(f"policy {number} was published meanwhile. Load the page again and edit that.")
-    return _publish(request, here, name, Draft(form.edited(policy, sent), number))
+    return _publish(request, visitor, name, Draft(form.edited(policy, sent), number))
 
 
 @router.get("/datasets/{name}/policy/{number}")
-def older(request: Request, name: str, number: int, here: Here) -> Response:
+def older(request: Request, name: str, number: int, visitor: Here) -> Response:
     """Show a version, and its changes."""
-    with here.hub.database.reading() as session:
-        dataset = owned(session, name, here.who)
-        version = _version(here, session, dataset, number)
-        before = _version(here, session, dataset, number - 1).text if number > 1 else ""
+    with visitor.hub.database.reading() as session:
+        dataset = owned(session, name, visitor.who)
+        version = _version(visitor, session, dataset, number)
+        before = _version(visitor, session, dataset, number - 1).text if number > 1 else ""
         maker = session.get(Person, version.made_by)
         newest = published.newest(session, dataset)
     return page(

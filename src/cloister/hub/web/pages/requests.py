@@ -55,26 +55,26 @@ def _reviewed(hub: Hub, session: Session, person: Person) -> list[Dataset]:
 
 
 @router.get("/requests")
-def listed(request: Request, here: SignedIn) -> Response:
+def listed(request: Request, visitor: SignedIn) -> Response:
     """List the requests that wait for the visitor, and their own."""
-    query = sa.select(models.Request).where(models.Request.person_id == here.who.id)
-    with here.hub.database.reading() as session:
+    query = sa.select(models.Request).where(models.Request.person_id == visitor.who.id)
+    with visitor.hub.database.reading() as session:
         mine = list(session.scalars(query.order_by(models.Request.id.desc()).limit(_MOST)))
-        waiting = to_decide(here.hub, session, here.who)
-        over = [entry for entry in to_decide(here.hub, session, here.who, None) if entry.state != "open"]
+        waiting = to_decide(visitor.hub, session, visitor.who)
+        over = [entry for entry in to_decide(visitor.hub, session, visitor.who, None) if entry.state != "open"]
     return page(request, "requests.html", dataset=None, mine=mine, waiting=waiting, over=over[:50], roles=[])
 
 
 @router.get("/datasets/{name}/requests")
-def of_dataset(request: Request, name: str, here: SignedIn) -> Response:
+def of_dataset(request: Request, name: str, visitor: SignedIn) -> Response:
     """List a dataset's requests: for reviewers, all; for others their own, and the form to ask."""
-    with here.hub.database.reading() as session:
-        dataset = find_dataset(here.hub, session, here.who, name, here.environment)
-        policy = current_policy(here.hub, session, dataset)
+    with visitor.hub.database.reading() as session:
+        dataset = find_dataset(visitor.hub, session, visitor.who, name, visitor.environment)
+        policy = current_policy(visitor.hub, session, dataset)
         wanted = sa.select(models.Request).where(models.Request.dataset_id == dataset.id)
-        query = wanted.where(models.Request.person_id == here.who.id)
+        query = wanted.where(models.Request.person_id == visitor.who.id)
         mine = list(session.scalars(query.order_by(models.Request.id.desc()).limit(_MOST)))
-        every = to_decide(here.hub, session, here.who, None)
+        every = to_decide(visitor.hub, session, visitor.who, None)
     every = [entry for entry in every if entry.dataset_id == dataset.id]
     return page(
         request,
@@ -92,25 +92,25 @@ def of_dataset(request: Request, name: str, here: SignedIn) -> Response:
 
 
 @router.post("/datasets/{name}/requests")
-def ask(request: Request, name: str, here: SignedIn, sent: Sent) -> Response:
+def ask(request: Request, name: str, visitor: SignedIn, sent: Sent) -> Response:
     """Ask for a role of the policy."""
     role, purpose = sent.text("role", "Role", 200), sent.text("purpose", "Purpose", 200)
-    with here.hub.database.writing() as session:
-        dataset = find_dataset(here.hub, session, here.who, name, here.environment)
+    with visitor.hub.database.writing() as session:
+        dataset = find_dataset(visitor.hub, session, visitor.who, name, visitor.environment)
         text = sent.text("text", "What you need the data for", 4000)
-        entry = approvals.ask_access(here.hub, session, here.who, dataset, role, purpose, text)
+        entry = approvals.ask_access(visitor.hub, session, visitor.who, dataset, role, purpose, text)
     return go(request, f"/requests/{entry.id}", said="Sent. You will be told when somebody decides.")
 
 
 @router.get("/requests/{number}")
-def shown(request: Request, number: int, here: SignedIn) -> Response:
+def shown(request: Request, number: int, visitor: SignedIn) -> Response:
     """Show one request, with everything needed to decide on it."""
-    with here.hub.database.reading() as session:
-        entry = _find(here, session, number)
+    with visitor.hub.database.reading() as session:
+        entry = _find(visitor, session, number)
         decision_rows, below = decisions(session, entry), comments(session, entry)
-        deciding = approvals.may_decide(here.hub, session, here.who, entry)
+        deciding = approvals.may_decide(visitor.hub, session, visitor.who, entry)
         job = entry.job
-        plan = plan_for(here.hub, session, here.who, job, here.environment) if job is not None else None
+        plan = plan_for(visitor.hub, session, visitor.who, job, visitor.environment) if job is not None else None
     kind = KINDS.get(job.kind) if job is not None else None
     return page(
         request,
@@ -123,20 +123,20 @@ def shown(request: Request, number: int, here: SignedIn) -> Response:
         decisions=decision_rows,
         comments=below,
         deciding=deciding,
-        decided=any(decision.person_id == here.who.id for decision in decision_rows),
-        mine=entry.person_id == here.who.id,
+        decided=any(decision.person_id == visitor.who.id for decision in decision_rows),
+        mine=entry.person_id == visitor.who.id,
         days=ACCESS_DAYS,
     )
 
 
 @router.post("/requests/{number}/decide")
-def decide(request: Request, number: int, here: SignedIn, sent: Sent) -> Response:
+def decide(request: Request, number: int, visitor: SignedIn, sent: Sent) -> Response:
     """Agree or deny."""
     agreed = sent.text("word", "Your decision") == "agree"
     days = sent.number("days", "Days", 1, 3650) if sent.maybe("days") else ACCESS_DAYS
-    with here.hub.database.writing() as session:
-        entry = _find(here, session, number)
-        updated = approvals.decide(here.hub, session, here.who, entry, agreed, sent.maybe("reason", 4000), days)
+    with visitor.hub.database.writing() as session:
+        entry = _find(visitor, session, number)
+        updated = approvals.decide(visitor.hub, session, visitor.who, entry, agreed, sent.maybe("reason", 4000), days)
     message = {"granted": "Granted.", "denied": "Denied."}.get(
         updated.state, "Your agreement counts. It needs another one."
     )
@@ -144,27 +144,29 @@ def decide(request: Request, number: int, here: SignedIn, sent: Sent) -> Respons
 
 
 @router.post("/requests/{number}/comment")
-def comment(request: Request, number: int, here: SignedIn, sent: Sent) -> Response:
+def comment(request: Request, number: int, visitor: SignedIn, sent: Sent) -> Response:
     """Add a comment."""
-    with here.hub.database.writing() as session:
-        approvals.comment(here.hub, session, here.who, _find(here, session, number), sent.text("text", "Comment", 4000))
+    with visitor.hub.database.writing() as session:
+        approvals.comment(
+            visitor.hub, session, visitor.who, _find(visitor, session, number), sent.text("text", "Comment", 4000)
+        )
     return go(request, f"/requests/{number}#comments")
 
 
 @router.post("/requests/{number}/withdraw")
-def withdraw(request: Request, number: int, here: SignedIn) -> Response:
+def withdraw(request: Request, number: int, visitor: SignedIn) -> Response:
     """Withdraw one's own request."""
-    with here.hub.database.writing() as session:
-        approvals.withdraw(here.hub, session, here.who, _find(here, session, number))
+    with visitor.hub.database.writing() as session:
+        approvals.withdraw(visitor.hub, session, visitor.who, _find(visitor, session, number))
     return go(request, f"/requests/{number}", said="Withdrawn.")
 
 
 @router.post("/requests/{number}/revoke")
-def revoke(request: Request, number: int, here: SignedIn, sent: Sent) -> Response:
+def revoke(request: Request, number: int, visitor: SignedIn, sent: Sent) -> Response:
     """Revoke a grant."""
-    with here.hub.database.writing() as session:
-        entry = _find(here, session, number)
-        approvals.revoke(here.hub, session, here.who, entry, sent.text("reason", "Reason", 4000))
+    with visitor.hub.database.writing() as session:
+        entry = _find(visitor, session, number)
+        approvals.revoke(visitor.hub, session, visitor.who, entry, sent.text("reason", "Reason", 4000))
     return go(request, f"/requests/{number}", said="Revoked.")
 
 

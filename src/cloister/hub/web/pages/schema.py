@@ -25,14 +25,14 @@ Sent = Annotated[Form, Depends(form)]
 
 
 @router.get("/datasets/{name}/schema")
-def show(request: Request, name: str, here: Here) -> Response:
+def show(request: Request, name: str, visitor: Here) -> Response:
     """Show the public facts; for the owner, the editor."""
-    with here.hub.database.reading() as session:
-        sight = visible_dataset(here.hub, session, here.who, name, here.environment)
+    with visitor.hub.database.reading() as session:
+        sight = visible_dataset(visitor.hub, session, visitor.who, name, visitor.environment)
         text = datasets.latest_schema(session, sight.dataset) if sight.mine else ""
-    require_schema(here.hub, here.who, sight, "schema.seen")
+    require_schema(visitor.hub, visitor.who, sight, "schema.seen")
     if sight.mine:
-        return _edit(request, here, name, text)
+        return _edit(request, visitor, name, text)
     public_text = "" if sight.schema is None else sight.schema.dump()
     return page(
         request, "schema.html", dataset=sight.dataset, owns=False, schema=sight.schema, text=public_text, editor=None,
@@ -41,27 +41,27 @@ def show(request: Request, name: str, here: Here) -> Response:
 
 
 @router.post("/datasets/{name}/schema")
-def change(request: Request, name: str, here: Here, sent: Sent) -> Response:
+def change(request: Request, name: str, visitor: Here, sent: Sent) -> Response:
     """Save the form or the text, or draft a schema from the files."""
     action = sent.get("action", "")
-    with here.hub.database.reading() as session:
-        dataset = datasets.owned(session, name, here.who)
+    with visitor.hub.database.reading() as session:
+        dataset = datasets.owned(session, name, visitor.who)
     text = sent.get("text", "") if action == "text" else ""
     try:
         if action in ("draft", "look"):
-            text = schema_draft.draft_schema(here.hub, here.who, dataset, from_values=action == "look")
-            return _edit(request, here, name, text, drafted=True)
+            text = schema_draft.draft_schema(visitor.hub, visitor.who, dataset, from_values=action == "look")
+            return _edit(request, visitor, name, text, drafted=True)
         if action not in ("form", "text"):
             raise BadForm("this form has no such button.")
         if action == "form":
             text = SchemaForm.of_fields(sent).text()
-        datasets.examine(here.hub, here.who, schema_text=text)
-        with here.hub.database.writing() as session:
-            datasets.save_draft(here.hub, session, here.who, datasets.owned(session, name, here.who), text)
+        datasets.examine(visitor.hub, visitor.who, schema_text=text)
+        with visitor.hub.database.writing() as session:
+            datasets.save_draft(visitor.hub, session, visitor.who, datasets.owned(session, name, visitor.who), text)
     except CloisterError as error:
         if status_of(error) not in (409, 413, 422):
             raise
-        return _edit(request, here, name, text, error)
+        return _edit(request, visitor, name, text, error)
     return go(request, f"/datasets/{name}/versions", said="The schema is saved.")
 
 

@@ -31,80 +31,80 @@ _AFTER = {
 
 
 @router.get("/sign-in")
-def ask_password(request: Request, here: Anybody, next: str = "/", after: str = "") -> Response:  # noqa: A002
+def ask_password(request: Request, visitor: Anybody, next: str = "/", after: str = "") -> Response:  # noqa: A002
     """Show the form for address and password."""
-    if here.person is not None:
+    if visitor.person is not None:
         return go(request, inside(next))
-    return _password_page(request, here, next, told=_AFTER.get(after, ""))
+    return _password_page(request, visitor, next, told=_AFTER.get(after, ""))
 
 
 @router.post("/sign-in")
-def check_password(request: Request, here: Anybody, sent: Sent) -> Response:
+def check_password(request: Request, visitor: Anybody, sent: Sent) -> Response:
     """Sign in; redirect to the second factor if there is one."""
     wanted = inside(sent.get("next", "/"))
     try:
         entered = sign_in.sign_in(
-            here.hub,
+            visitor.hub,
             email=sent.text("email", "E-mail address", most=300),
             password=sent.get("password", ""),
-            address=here.address,
-            before=_cookie(request, here),
+            address=visitor.address,
+            before=_cookie(request, visitor),
         )
     except (SignInFailed, TooMany, BadForm) as problem:
-        return _password_page(request, here, wanted, problem, email=sent.get("email", ""))
+        return _password_page(request, visitor, wanted, problem, email=sent.get("email", ""))
     step = wanted if entered.session.complete else f"/second-factor?next={quote(wanted)}"
-    return _with_cookie(go(request, step), here, entered)
+    return _with_cookie(go(request, step), visitor, entered)
 
 
 @router.get("/second-factor")
-def ask_code(request: Request, here: Anybody, next: str = "/") -> Response:  # noqa: A002
+def ask_code(request: Request, visitor: Anybody, next: str = "/") -> Response:  # noqa: A002
     """Show the form for the code; for a user who must have a second factor and has none, its set-up."""
-    if here.pending is None:
-        return go(request, inside(next) if here.person is not None else "/sign-in")
-    return _code_page(request, here, next)
+    if visitor.pending is None:
+        return go(request, inside(next) if visitor.person is not None else "/sign-in")
+    return _code_page(request, visitor, next)
 
 
 @router.post("/second-factor")
-def check_code(request: Request, here: Anybody, sent: Sent) -> Response:
+def check_code(request: Request, visitor: Anybody, sent: Sent) -> Response:
     """Complete the session."""
     wanted = inside(sent.get("next", "/"))
-    if here.pending is None:
+    if visitor.pending is None:
         return go(request, "/sign-in")
-    step = sign_in.confirm_factor if here.pending.totp_secret is None else sign_in.second_factor
+    step = sign_in.confirm_factor if visitor.pending.totp_secret is None else sign_in.second_factor
     try:
-        entered = step(here.hub, _cookie(request, here), sent.get("code", ""), here.address)
+        entered = step(visitor.hub, _cookie(request, visitor), sent.get("code", ""), visitor.address)
     except (SignInFailed, TooMany, BadForm, NotNow) as problem:
-        return _code_page(request, here, wanted, problem)
-    return _with_cookie(go(request, wanted), here, entered)
+        return _code_page(request, visitor, wanted, problem)
+    return _with_cookie(go(request, wanted), visitor, entered)
 
 
 @router.post("/sign-out")
-def leave(request: Request, here: Anybody) -> Response:
+def leave(request: Request, visitor: Anybody) -> Response:
     """End this session."""
-    sign_in.sign_out(here.hub, _cookie(request, here))
+    sign_in.sign_out(visitor.hub, _cookie(request, visitor))
     response = go(request, "/sign-in?after=out")
-    drop_cookie(response, here.hub.settings)
+    drop_cookie(response, visitor.hub.settings)
     return response
 
 
 @router.get("/sign-up")
-def ask_account(request: Request, here: Anybody) -> Response:
+def ask_account(request: Request, visitor: Anybody) -> Response:
     """Show the form for a new account, where sign-up is open."""
-    if not here.hub.settings.open_sign_up:
+    if not visitor.hub.settings.open_sign_up:
         raise Denied("this hub is joined by invitation. Ask an operator for one.")
     return page(request, "sign_up.html", shortest=SHORTEST, problem="", email="", name="")
 
 
 @router.post("/sign-up")
-def make_account(request: Request, here: Anybody, sent: Sent) -> Response:
+def make_account(request: Request, visitor: Anybody, sent: Sent) -> Response:
     """Create an account."""
     try:
         user_actions.sign_up(
-            here.hub,
+            visitor.hub,
             email=sent.get("email", ""),
             name=sent.get("name", ""),
             password=_twice(sent),
-            address=here.address,
+            address=visitor.address,
         )
     except (BadForm, NotNow, TooMany) as problem:
         values = {"shortest": SHORTEST, "email": sent.get("email", ""), "name": sent.get("name", "")}
@@ -113,58 +113,58 @@ def make_account(request: Request, here: Anybody, sent: Sent) -> Response:
 
 
 @router.get("/invitation/{secret}")
-def show_invitation(request: Request, secret: str, here: Anybody) -> Response:
+def show_invitation(request: Request, secret: str, visitor: Anybody) -> Response:
     """Show an invitation, and the form to accept it."""
-    return _invitation_page(request, here, secret)
+    return _invitation_page(request, visitor, secret)
 
 
 @router.post("/invitation/{secret}")
-def accept_invitation(request: Request, secret: str, here: Anybody, sent: Sent) -> Response:
+def accept_invitation(request: Request, secret: str, visitor: Anybody, sent: Sent) -> Response:
     """Create the account of an invitation."""
-    with here.hub.database.reading() as session:
+    with visitor.hub.database.reading() as session:
         link, _ = accounts.invitation(session, secret)
     try:
         user_actions.sign_up(
-            here.hub,
+            visitor.hub,
             email=link.detail["email"],
             name=sent.get("name", ""),
             password=_twice(sent),
-            address=here.address,
+            address=visitor.address,
             invitation=secret,
         )
     except (BadForm, NotNow) as problem:
-        return _invitation_page(request, here, secret, problem, sent.get("name", ""))
+        return _invitation_page(request, visitor, secret, problem, sent.get("name", ""))
     return go(request, "/sign-in?after=joined")
 
 
 @router.get("/verify/{secret}")
-def show_verify(request: Request, secret: str, here: Annotated[Visitor, Depends(signed_in)]) -> Response:
+def show_verify(request: Request, secret: str, visitor: Annotated[Visitor, Depends(signed_in)]) -> Response:
     """Show the button that verifies one's address; opening the link has no effect."""
-    with here.hub.database.reading() as session:
+    with visitor.hub.database.reading() as session:
         link = one_time_links.look(session, one_time_links.VERIFY, secret)
-    return page(request, "verify.html", mine=link.person_id == here.who.id, email=here.who.email)
+    return page(request, "verify.html", mine=link.person_id == visitor.who.id, email=visitor.who.email)
 
 
 @router.post("/verify/{secret}")
-def verify(request: Request, secret: str, here: Annotated[Visitor, Depends(signed_in)]) -> Response:
+def verify(request: Request, secret: str, visitor: Annotated[Visitor, Depends(signed_in)]) -> Response:
     """Verify the address of the account that is signed in."""
-    user_actions.verify(here.hub, here.who, secret)
+    user_actions.verify(visitor.hub, visitor.who, secret)
     return go(request, "/account", said="Your e-mail address is verified.")
 
 
 @router.get("/reset/{secret}")
-def show_reset(request: Request, secret: str, here: Anybody) -> Response:
+def show_reset(request: Request, secret: str, visitor: Anybody) -> Response:
     """Show the form for a new password."""
-    return _reset_page(request, here, secret)
+    return _reset_page(request, visitor, secret)
 
 
 @router.post("/reset/{secret}")
-def set_password(request: Request, secret: str, here: Anybody, sent: Sent) -> Response:
+def set_password(request: Request, secret: str, visitor: Anybody, sent: Sent) -> Response:
     """Set the password. This does not sign in: the second factor is still required."""
     try:
-        user_actions.reset_password(here.hub, secret, _twice(sent), here.address)
+        user_actions.reset_password(visitor.hub, secret, _twice(sent), visitor.address)
     except BadForm as problem:
-        return _reset_page(request, here, secret, problem)
+        return _reset_page(request, visitor, secret, problem)
     return go(request, "/sign-in?after=password")
 
 

@@ -37,22 +37,24 @@ def _key(hub: Hub, name: str) -> str:
 
 
 @router.get("/datasets/{name}/subject")
-def card(request: Request, name: str, here: Annotated[Visitor, Depends(visitor)], key: str = "") -> Response:
+def card(request: Request, name: str, visitor: Annotated[Visitor, Depends(visitor)], key: str = "") -> Response:
     """Show limits on what can be learned about one person in this data."""
-    has_key = hmac.compare_digest(key.encode(), _key(here.hub, name).encode())
-    if here.person is None and not has_key:
+    has_key = hmac.compare_digest(key.encode(), _key(visitor.hub, name).encode())
+    if visitor.person is None and not has_key:
         raise SignInFailed("this page is for people who are signed in, or who have its whole link.")
-    with here.hub.database.reading() as session:
+    with visitor.hub.database.reading() as session:
         wanted = sa.select(Dataset).where(Dataset.name == name)
         dataset = session.scalar(wanted if has_key else wanted.where(Dataset.deleted.is_(None)))
         visible = dataset is not None and (
-            has_key or here.has("auditor") or may_know(here.hub, session, here.who, dataset, here.environment)
+            has_key
+            or visitor.has("auditor")
+            or may_know(visitor.hub, session, visitor.who, dataset, visitor.environment)
         )
         if dataset is None or not visible:
             raise NotHere("there is no such dataset.")
         schema = schema_of(session, dataset)
     try:
-        balance = here.hub.ledger.balance(dataset.name)
+        balance = visitor.hub.ledger.balance(dataset.name)
     except AccountMismatch:
         raise NotHere("this dataset has no account yet, so nothing was released from it.") from None
     now, ever = cards(balance)
@@ -65,6 +67,8 @@ def card(request: Request, name: str, here: Annotated[Visitor, Depends(visitor)]
         ever=ever,
         budget=balance.rules.budget,
         not_promised=NOT_PROMISED,
-        link=card_link(here.hub, dataset.name) if here.person is not None and here.who.id == dataset.owner_id else "",
-        stranger=here.person is None,
+        link=card_link(visitor.hub, dataset.name)
+        if visitor.person is not None and visitor.who.id == dataset.owner_id
+        else "",
+        stranger=visitor.person is None,
     )

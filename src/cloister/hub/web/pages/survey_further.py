@@ -24,14 +24,14 @@ Here = Annotated[Visitor, Depends(signed_in)]
 def model(
     request: Request,
     name: str,
-    here: Here,
+    visitor: Here,
     wave: int = 0,
     label: str = "",
     feature: Annotated[Sequence[str], Query(max_length=60)] = (),
 ) -> Response:
     """Show naive Bayes from matched reports: its card, and its prediction."""
-    with here.hub.database.reading() as session:
-        survey, read = found_for(here, session, name, wave)
+    with visitor.hub.database.reading() as session:
+        survey, read = found_for(visitor, session, name, wave)
     fitted, problem, likely = None, None, None
     if label:
         try:
@@ -69,12 +69,14 @@ def _likely(request: Request, read: Results, fitted: Any, features: Sequence[str
 
 
 @router.get("/surveys/{name}/beside")
-def side_by_side(request: Request, name: str, here: Here, wave: int = 0, question: str = "", job: int = 0) -> Response:
+def side_by_side(
+    request: Request, name: str, visitor: Here, wave: int = 0, question: str = "", job: int = 0
+) -> Response:
     """Show a question beside a finished query of the same user."""
     sides, problem, chosen = None, None, None
-    with here.hub.database.reading() as session:
-        survey, read = found_for(here, session, name, wave)
-        counts = comparison.counted(session, here.who)
+    with visitor.hub.database.reading() as session:
+        survey, read = found_for(visitor, session, name, wave)
+        counts = comparison.counted(session, visitor.who)
         fits = [
             (key, result.asked.text, comparison.fitting(counts, result))
             for key, result in read.found.items()
@@ -82,7 +84,7 @@ def side_by_side(request: Request, name: str, here: Here, wave: int = 0, questio
         ]
         if question and job:
             try:
-                chosen, *sides = comparison.both(session, here.who, read.about(question), job)
+                chosen, *sides = comparison.both(session, visitor.who, read.about(question), job)
             except NotHere as error:
                 problem = error
     return page(
@@ -105,14 +107,14 @@ def side_by_side(request: Request, name: str, here: Here, wave: int = 0, questio
 
 @router.get("/surveys/{name}/beside.svg")
 def side_by_side_chart(
-    name: str, here: Here, wave: int = 0, question: str = "", job: int = 0, theme: str = "light", size: str = "wide"
+    name: str, visitor: Here, wave: int = 0, question: str = "", job: int = 0, theme: str = "light", size: str = "wide"
 ) -> Response:
     """Return a chart of both."""
-    with here.hub.database.reading() as session:
-        _, read = found_for(here, session, name, wave)
+    with visitor.hub.database.reading() as session:
+        _, read = found_for(visitor, session, name, wave)
         if not question or not job:
             raise BadForm("name a question of the survey, and one of your answers.")
-        _, *sides = comparison.both(session, here.who, read.about(question), job)
+        _, *sides = comparison.both(session, visitor.who, read.about(question), job)
     points = [
         {"group": choice, "source": side.source, "value": value, "low": low, "high": high}
         for choice in sides[0].shares

@@ -48,58 +48,60 @@ _FRESH = {"scale": {"low": "1", "high": "5"}, "choices": {"most": "3"}, "date": 
 
 
 @router.get("/surveys/{name}/add")
-def begin(request: Request, name: str, here: Here, type: str = "yes_no") -> Response:  # noqa: A002
+def begin(request: Request, name: str, visitor: Here, type: str = "yes_no") -> Response:  # noqa: A002
     """Show the form for a question of a type."""
     if type not in TYPES:
         raise NotHere("there is no such type of question.")
-    return _draw(request, here, name, {"type": type, "levels": _lines(LEVELS), **_FRESH.get(type, {})})
+    return _draw(request, visitor, name, {"type": type, "levels": _lines(LEVELS), **_FRESH.get(type, {})})
 
 
 @router.post("/surveys/{name}/add")
-def add(request: Request, name: str, here: Here, sent: Sent) -> Response:
+def add(request: Request, name: str, visitor: Here, sent: Sent) -> Response:
     """Add a question, or only show its expected error."""
-    return _put(request, here, name, sent)
+    return _put(request, visitor, name, sent)
 
 
 @router.get("/surveys/{name}/questions/{question}")
-def edit(request: Request, name: str, question: str, here: Here) -> Response:
+def edit(request: Request, name: str, question: str, visitor: Here) -> Response:
     """Show the form for an existing question."""
-    with here.hub.database.reading() as session:
-        questions = {entry.id: entry for entry in asked_of(survey.find_own(session, name, here.who))}
+    with visitor.hub.database.reading() as session:
+        questions = {entry.id: entry for entry in asked_of(survey.find_own(session, name, visitor.who))}
     if question not in questions:
         raise NotHere("the survey has no such question.")
-    return _draw(request, here, name, _values(questions[question]), question)
+    return _draw(request, visitor, name, _values(questions[question]), question)
 
 
 @router.post("/surveys/{name}/questions/{question}")
-def change(request: Request, name: str, question: str, here: Here, sent: Sent) -> Response:
+def change(request: Request, name: str, question: str, visitor: Here, sent: Sent) -> Response:
     """Change a question."""
-    return _put(request, here, name, sent, question)
+    return _put(request, visitor, name, sent, question)
 
 
 @router.post("/surveys/{name}/questions/{question}/move")
-def move(request: Request, name: str, question: str, here: Here, sent: Sent) -> Response:
+def move(request: Request, name: str, question: str, visitor: Here, sent: Sent) -> Response:
     """Move a question up or down by one."""
-    _read_before(here, name)
-    with here.hub.database.writing() as session:
-        draft.move(here.hub, session, survey.find_own(session, name, here.who), question, sent.text("where", "Where"))
+    _read_before(visitor, name)
+    with visitor.hub.database.writing() as session:
+        draft.move(
+            visitor.hub, session, survey.find_own(session, name, visitor.who), question, sent.text("where", "Where")
+        )
     return go(request, f"/surveys/{name}#q-{question}")
 
 
 @router.post("/surveys/{name}/questions/{question}/delete")
-def delete(request: Request, name: str, question: str, here: Here) -> Response:
+def delete(request: Request, name: str, question: str, visitor: Here) -> Response:
     """Remove a question."""
-    _read_before(here, name)
-    with here.hub.database.writing() as session:
-        draft.remove(here.hub, session, survey.find_own(session, name, here.who), question)
+    _read_before(visitor, name)
+    with visitor.hub.database.writing() as session:
+        draft.remove(visitor.hub, session, survey.find_own(session, name, visitor.who), question)
     return go(request, f"/surveys/{name}", said="The question is taken out.")
 
 
 @router.get("/surveys/{name}/preview")
-def preview(request: Request, name: str, here: Here) -> Response:
+def preview(request: Request, name: str, visitor: Here) -> Response:
     """Show the survey as a respondent will see it; nothing can be sent from here."""
-    with here.hub.database.reading() as session:
-        survey_row = survey.find_own(session, name, here.who)
+    with visitor.hub.database.reading() as session:
+        survey_row = survey.find_own(session, name, visitor.who)
     return page(request, "survey_preview.html", survey=survey_row, asked=asked_of(survey_row))
 
 

@@ -27,17 +27,17 @@ _MOST_ALT = 12
 _PATIENCE_S = 1.0  # for the guarantee of the shuffler; then the page is shown without it, and requests it again
 
 
-def found_for(here: Visitor, session: Session, name: str, wave: int) -> tuple[Survey, Results]:
+def found_for(visitor: Visitor, session: Session, name: str, wave: int) -> tuple[Survey, Results]:
     """Return a user's own survey with the results of a wave; 0 is the newest."""
-    own_survey = survey.find_own(session, name, here.who)
-    return own_survey, results.read(here.hub, session, own_survey, wave or None)
+    own_survey = survey.find_own(session, name, visitor.who)
+    return own_survey, results.read(visitor.hub, session, own_survey, wave or None)
 
 
 @router.get("/surveys/{name}/results")
-def shown(request: Request, name: str, here: Here, wave: int = 0, first: str = "", second: str = "") -> Response:
+def shown(request: Request, name: str, visitor: Here, wave: int = 0, first: str = "", second: str = "") -> Response:
     """Show all results; with two questions named, their cross-table too."""
-    with here.hub.database.reading() as session:
-        own_survey, read = found_for(here, session, name, wave)
+    with visitor.hub.database.reading() as session:
+        own_survey, read = found_for(visitor, session, name, wave)
     table, problem = None, None
     if first and second:
         try:
@@ -54,7 +54,7 @@ def shown(request: Request, name: str, here: Here, wave: int = 0, first: str = "
         said_of={key: sentences.headline(about) for key, about in read.found.items()},
         cautions={key: sentences.cautions(about) for key, about in read.found.items()},
         alt={key: alt_text(about) for key, about in read.found.items()},
-        taking_part=sentences.participation(read, here.hub.settings.survey_batch),
+        taking_part=sentences.participation(read, visitor.hub.settings.survey_batch),
         suspicions=read.suspicions(),
         published=published,
         pending=published is None and any(result.finding for result in read.found.values()),
@@ -74,20 +74,20 @@ def shown(request: Request, name: str, here: Here, wave: int = 0, first: str = "
 
 
 @router.get("/surveys/{name}/results/{question}.svg")
-def chart(name: str, question: str, here: Here, wave: int = 0, theme: str = "light", size: str = "wide") -> Response:
+def chart(name: str, question: str, visitor: Here, wave: int = 0, theme: str = "light", size: str = "wide") -> Response:
     """Return a chart of one result."""
-    with here.hub.database.reading() as session:
-        _, read = found_for(here, session, name, wave)
+    with visitor.hub.database.reading() as session:
+        _, read = found_for(visitor, session, name, wave)
     return svg(picture_of(read.about(question), theme_of(theme), size_of(size)))
 
 
 @router.get("/surveys/{name}/cross.svg")
 def cross_chart(
-    name: str, here: Here, first: str = "", second: str = "", wave: int = 0, theme: str = "light", size: str = "wide"
+    name: str, visitor: Here, first: str = "", second: str = "", wave: int = 0, theme: str = "light", size: str = "wide"
 ) -> Response:
     """Return a chart of a cross-table."""
-    with here.hub.database.reading() as session:
-        _, read = found_for(here, session, name, wave)
+    with visitor.hub.database.reading() as session:
+        _, read = found_for(visitor, session, name, wave)
     table = read.cross(first, second)
     if isinstance(table, CrossTable):
         names = read.about(first).asked.id, read.about(second).asked.id
@@ -101,29 +101,29 @@ def cross_chart(
 
 
 @router.get("/surveys/{name}/reports")
-def reports(name: str, here: Here, wave: int = 0, kind: Kind = "csv") -> Response:
+def reports(name: str, visitor: Here, wave: int = 0, kind: Kind = "csv") -> Response:
     """Return every report, without names."""
-    with here.hub.database.reading() as session:
-        own_survey, read = found_for(here, session, name, wave)
-    return _file(here, own_survey, read, "reports", kind, lambda: export.reports_json(own_survey, read),
+    with visitor.hub.database.reading() as session:
+        own_survey, read = found_for(visitor, session, name, wave)
+    return _file(visitor, own_survey, read, "reports", kind, lambda: export.reports_json(own_survey, read),
                  lambda: export.reports_table(own_survey, read))  # fmt: skip
 
 
 @router.get("/surveys/{name}/estimates")
-def estimates(name: str, here: Here, wave: int = 0, kind: Kind = "csv") -> Response:
+def estimates(name: str, visitor: Here, wave: int = 0, kind: Kind = "csv") -> Response:
     """Return every estimate, with its error."""
-    with here.hub.database.reading() as session:
-        own_survey, read = found_for(here, session, name, wave)
-    return _file(here, own_survey, read, "estimates", kind, read.to_json, lambda: export.estimates_table(read))
+    with visitor.hub.database.reading() as session:
+        own_survey, read = found_for(visitor, session, name, wave)
+    return _file(visitor, own_survey, read, "estimates", kind, read.to_json, lambda: export.estimates_table(read))
 
 
 @router.get("/surveys/{name}/receipt")
-def receipt(name: str, here: Here, wave: int = 0) -> Response:
+def receipt(name: str, visitor: Here, wave: int = 0) -> Response:
     """Return the analysis, signed."""
-    with here.hub.database.reading() as session:
-        own_survey, read = found_for(here, session, name, wave)
-    signed = export.analysis(here.hub, own_survey, read)
-    here.hub.audit.record(here.who.id, "survey.receipt", f"survey/{name}", wave=read.wave, people=read.n)
+    with visitor.hub.database.reading() as session:
+        own_survey, read = found_for(visitor, session, name, wave)
+    signed = export.analysis(visitor.hub, own_survey, read)
+    visitor.hub.audit.record(visitor.who.id, "survey.receipt", f"survey/{name}", wave=read.wave, people=read.n)
     return _download(export.text_of(signed), f"{name}-wave-{read.wave}.receipt.json", "application/json")
 
 

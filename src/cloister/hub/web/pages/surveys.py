@@ -38,30 +38,30 @@ _TEXTS = ("title", "about", "purpose", "consent", "language")
 
 
 @router.get("/surveys")
-def listed(request: Request, here: Here) -> Response:
+def listed(request: Request, visitor: Here) -> Response:
     """List one's own surveys."""
-    with here.hub.database.reading() as session:
+    with visitor.hub.database.reading() as session:
         rows = [
-            (survey_row, survey.shown_sizes(here.hub, session, survey_row)[0])
-            for survey_row in survey.mine(session, here.who)
+            (survey_row, survey.shown_sizes(visitor.hub, session, survey_row)[0])
+            for survey_row in survey.mine(session, visitor.who)
         ]
     return page(request, "surveys.html", surveys=rows)
 
 
 @router.get("/surveys/new")
-def begin(request: Request, here: Composer) -> Response:
+def begin(request: Request, visitor: Composer) -> Response:
     """Show the form for a new survey."""
     values = {"consent": CONSENT, "language": "en", "target": "500"}
     return page(request, "survey_new.html", values=values, languages=LANGUAGES, problem=None)
 
 
 @router.post("/surveys/new")
-def create(request: Request, here: Composer, sent: Sent) -> Response:
+def create(request: Request, visitor: Composer, sent: Sent) -> Response:
     """Create a draft; its questions come next."""
     try:
-        with here.hub.database.writing() as session:
+        with visitor.hub.database.writing() as session:
             name = sent.get("name", "").strip() or composing.address_of(sent.get("title", ""))
-            draft = composing.begin(here.hub, session, here.who, name, facts_of(sent))
+            draft = composing.begin(visitor.hub, session, visitor.who, name, facts_of(sent))
     except CloisterError as error:
         if status_of(error) >= 500:
             raise
@@ -70,73 +70,73 @@ def create(request: Request, here: Composer, sent: Sent) -> Response:
 
 
 @router.get("/surveys/{name}")
-def show(request: Request, name: str, here: Here) -> Response:
+def show(request: Request, name: str, visitor: Here) -> Response:
     """Show a survey: as a draft to compose, or open to manage."""
-    return _draw(request, here, name)
+    return _draw(request, visitor, name)
 
 
 @router.post("/surveys/{name}")
-def change(request: Request, name: str, here: Here, sent: Sent) -> Response:
+def change(request: Request, name: str, visitor: Here, sent: Sent) -> Response:
     """Change the facts of a draft."""
     try:
-        with here.hub.database.writing() as session:
-            survey.change(here.hub, session, survey.find_own(session, name, here.who), facts_of(sent))
+        with visitor.hub.database.writing() as session:
+            survey.change(visitor.hub, session, survey.find_own(session, name, visitor.who), facts_of(sent))
     except BadForm as error:
-        return _draw(request, here, name, problem=error, values=dict(sent))
+        return _draw(request, visitor, name, problem=error, values=dict(sent))
     return go(request, f"/surveys/{name}", said="Saved.")
 
 
 @router.get("/surveys/{name}/publish")
-def confirm(request: Request, name: str, here: Here) -> Response:
+def confirm(request: Request, name: str, visitor: Here) -> Response:
     """Show what becomes fixed, before it does."""
-    with here.hub.database.reading() as session:
-        survey_row = survey.find_own(session, name, here.who)
+    with visitor.hub.database.reading() as session:
+        survey_row = survey.find_own(session, name, visitor.who)
     if survey_row.state != "draft":
         raise NotNow(f"the survey is {survey_row.state} already.")
     questions = asked_of(survey_row)
-    expected = list(zip(questions, composing.expected_all(here.hub, survey_row, questions), strict=True))
+    expected = list(zip(questions, composing.expected_all(visitor.hub, survey_row, questions), strict=True))
     most = show_number(sum((Fraction(question.levels[-1].epsilon) for question in questions), start=Fraction(0)))
     return page(request, "survey_publish.html", survey=survey_row, asked=expected, most=most)
 
 
 @router.post("/surveys/{name}/publish")
-def publish(request: Request, name: str, here: Here, sent: Sent) -> Response:
+def publish(request: Request, name: str, visitor: Here, sent: Sent) -> Response:
     """Open a survey."""
     if not sent.ticked("sure"):
         raise BadForm("tick the box to say that the questions are final.")
-    with here.hub.database.reading() as session:
-        draft = survey.find_own(session, name, here.who)
-    survey.prepare(here.hub, draft)
-    with here.hub.database.writing() as session:
-        survey_row = survey.find_own(session, name, here.who)
-        survey.publish(here.hub, session, survey_row)
+    with visitor.hub.database.reading() as session:
+        draft = survey.find_own(session, name, visitor.who)
+    survey.prepare(visitor.hub, draft)
+    with visitor.hub.database.writing() as session:
+        survey_row = survey.find_own(session, name, visitor.who)
+        survey.publish(visitor.hub, session, survey_row)
     return go(request, f"/surveys/{name}", said="The survey is open. Share its link.")
 
 
 @router.post("/surveys/{name}/close")
-def close(request: Request, name: str, here: Here) -> Response:
+def close(request: Request, name: str, visitor: Here) -> Response:
     """Close a survey."""
-    with here.hub.database.writing() as session:
-        survey.close(here.hub, session, survey.find_own(session, name, here.who))
+    with visitor.hub.database.writing() as session:
+        survey.close(visitor.hub, session, survey.find_own(session, name, visitor.who))
     return go(request, f"/surveys/{name}/results", said="The survey is closed. Its results stay here.")
 
 
 @router.post("/surveys/{name}/wave")
-def wave(request: Request, name: str, here: Here) -> Response:
+def wave(request: Request, name: str, visitor: Here) -> Response:
     """Begin the next wave with the same respondents."""
-    with here.hub.database.writing() as session:
-        survey_row = survey.find_own(session, name, here.who)
-        survey.next_wave(here.hub, session, survey_row)
+    with visitor.hub.database.writing() as session:
+        survey_row = survey.find_own(session, name, visitor.who)
+        survey.next_wave(visitor.hub, session, survey_row)
         number = survey_row.wave
     return go(request, f"/surveys/{name}", said=f"Wave {number} is open: the same people can answer again.")
 
 
 @router.post("/surveys/{name}/invitations")
-def invite(name: str, here: Here, sent: Sent) -> Response:
+def invite(name: str, visitor: Here, sent: Sent) -> Response:
     """Create links and return them as a file, once: only their hashes are stored."""
     count = sent.number("count", "How many", low=1, high=100_000)
-    with here.hub.database.writing() as session:
-        links = ballots.invite(here.hub, session, survey.find_own(session, name, here.who), count)
+    with visitor.hub.database.writing() as session:
+        links = ballots.invite(visitor.hub, session, survey.find_own(session, name, visitor.who), count)
     file = {"Content-Disposition": f'attachment; filename="{name}-links.csv"', "Cache-Control": "no-store"}
     return Response(csv_of(["link"], [[link] for link in links]), media_type="text/csv; charset=utf-8", headers=file)
 

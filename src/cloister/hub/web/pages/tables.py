@@ -18,22 +18,22 @@ SignedIn = Annotated[Visitor, Depends(signed_in)]
 
 
 @router.get("/jobs/{number}/table.parquet")
-def as_parquet(number: int, here: SignedIn) -> Response:
+def as_parquet(number: int, visitor: SignedIn) -> Response:
     """Return the rows, as they were signed."""
-    return table(number, here)
+    return table(number, visitor)
 
 
 @router.get("/jobs/{number}/table.csv")
-def as_csv(number: int, here: SignedIn) -> Response:
+def as_csv(number: int, visitor: SignedIn) -> Response:
     """Return the rows for a spreadsheet."""
-    job, result = made(here, number)
-    content = csv_of_parquet(here.hub.settings, base64.b64decode(result["file"]), here.who.id)
+    job, result = made(visitor, number)
+    content = csv_of_parquet(visitor.hub.settings, base64.b64decode(result["file"]), visitor.who.id)
     return download(content, f"{table_name(job)}.csv", "text/csv; charset=utf-8")
 
 
 @router.get("/jobs/{number}/table.side.json")
-def side(number: int, here: SignedIn) -> Response:
+def side(number: int, visitor: SignedIn) -> Response:
     """Return the metadata file: measurements and their reasons, expected errors, loss and receipt."""
-    job, result = made(here, number)
+    job, result = made(visitor, number)
     text = json.dumps(result["side"], indent=1, ensure_ascii=False) + "\n"
     return download(text.encode(), f"{table_name(job)}.parquet.side.json", "application/json")

@@ -27,36 +27,36 @@ Sent = Annotated[Form, Depends(form)]
 
 
 @router.get("/datasets/{name}/versions")
-def show(request: Request, name: str, here: Here) -> Response:
+def show(request: Request, name: str, visitor: Here) -> Response:
     """Show versions, uploads, and how to send more."""
-    return _draw(request, here, name)
+    return _draw(request, visitor, name)
 
 
 @router.post("/datasets/{name}/versions")
-def make(request: Request, name: str, here: Here, sent: Sent) -> Response:
+def make(request: Request, name: str, visitor: Here, sent: Sent) -> Response:
     """Create a version, from the waiting files or from an address."""
     address = sent.maybe("address")
     try:
-        link = datasets.examine_version(here.hub, here.who, name, address=address)
-        with here.hub.database.writing() as session:
-            dataset = datasets.owned(session, name, here.who)
+        link = datasets.examine_version(visitor.hub, visitor.who, name, address=address)
+        with visitor.hub.database.writing() as session:
+            dataset = datasets.owned(session, name, visitor.who)
             sent_in = (
                 {}
                 if link
                 else {table: upload_row.id for table, upload_row in schema_draft.waiting(session, dataset).items()}
             )
-            datasets.new_version(here.hub, session, here.who, dataset, uploads=sent_in, link=link)
+            datasets.new_version(visitor.hub, session, visitor.who, dataset, uploads=sent_in, link=link)
     except CloisterError as error:
-        return _again(request, here, name, error)
+        return _again(request, visitor, name, error)
     return go(request, f"/datasets/{name}/versions", said="The version is being prepared.")
 
 
 @router.post("/datasets/{name}/versions/files")
-async def send(request: Request, name: str, here: Here) -> Response:
+async def send(request: Request, name: str, visitor: Here) -> Response:
     """Store a small file sent with the form. It is read only after its sender's right is checked."""
-    await run_in_threadpool(_require_providable, here, name)
+    await run_in_threadpool(_require_providable, visitor, name)
     try:
-        return await run_in_threadpool(_taken, request, here, name, await form(request))
+        return await run_in_threadpool(_taken, request, visitor, name, await form(request))
     finally:
         await request.close()  # a file that was refused unread, too
 
@@ -87,18 +87,18 @@ def _taken(request: Request, visitor: Visitor, name: str, sent: Form) -> Respons
 
 
 @router.post("/datasets/{name}/versions/files/{upload_id}/cancel")
-def cancel(request: Request, name: str, upload_id: str, here: Here) -> Response:
+def cancel(request: Request, name: str, upload_id: str, visitor: Here) -> Response:
     """Cancel an upload."""
-    with here.hub.database.writing() as session:
-        upload.cancel(here.hub, session, here.who, upload_id)
+    with visitor.hub.database.writing() as session:
+        upload.cancel(visitor.hub, session, visitor.who, upload_id)
     return go(request, f"/datasets/{name}/versions", said="The file is deleted.")
 
 
 @router.post("/datasets/{name}/versions/{number}/retry")
-def retry(request: Request, name: str, number: int, here: Here) -> Response:
+def retry(request: Request, name: str, number: int, visitor: Here) -> Response:
     """Prepare a failed version again."""
-    with here.hub.database.writing() as session:
-        datasets.retry(here.hub, session, here.who, datasets.owned(session, name, here.who), number)
+    with visitor.hub.database.writing() as session:
+        datasets.retry(visitor.hub, session, visitor.who, datasets.owned(session, name, visitor.who), number)
     return go(request, f"/datasets/{name}/versions", said="The version is being prepared.")
 
 

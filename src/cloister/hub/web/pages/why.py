@@ -24,7 +24,7 @@ router = APIRouter()
 def why(
     request: Request,
     name: str,
-    here: Annotated[Visitor, Depends(signed_in)],
+    visitor: Annotated[Visitor, Depends(signed_in)],
     operation: str = "",
     purpose: str = "",
     spend: str = "",
@@ -34,16 +34,16 @@ def why(
     operation, purpose, spend = operation.strip()[:80], purpose.strip()[:80], spend.strip()[:80]
     verdict, entry, problem = None, None, None
     if decision:
-        verdict, entry = gateway.recall(here.hub, here.who, name, decision, here.environment)
+        verdict, entry = gateway.recall(visitor.hub, visitor.who, name, decision, visitor.environment)
         operation, purpose = verdict.operation, verdict.purpose
     elif operation:
         try:
-            verdict = gateway.explain(here.hub, here.who, name, operation, purpose, here.environment, spend)
+            verdict = gateway.explain(visitor.hub, visitor.who, name, operation, purpose, visitor.environment, spend)
         except (BadInput, Refused) as error:
             problem = error
-    with here.hub.database.reading() as session:
-        dataset = gateway.find_dataset(here.hub, session, here.who, name, here.environment)
-        policy, number = versions.current(here.hub, session, dataset)
+    with visitor.hub.database.reading() as session:
+        dataset = gateway.find_dataset(visitor.hub, session, visitor.who, name, visitor.environment)
+        policy, number = versions.current(visitor.hub, session, dataset)
     askable = [role.name for role in policy.roles if role.by_request and operation in role.may]
     return page(
         request,

@@ -21,7 +21,7 @@ from cloister.hub.datasets.dataset_view import visible_dataset
 from cloister.hub.jobs import limits
 from cloister.hub.jobs.gateway import JobOrder
 from cloister.hub.jobs.job_types import JobType, Planned, kind_of
-from cloister.hub.policy import cost, recorded
+from cloister.hub.policy import cost, decision_log
 from cloister.hub.policy.decide import Verdict, decide
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.purposes import offered
@@ -68,23 +68,23 @@ def begin(
     request: Request,
     kind: str,
     name: str,
-    here: Annotated[Visitor, Depends(signed_in)],
+    visitor: Annotated[Visitor, Depends(signed_in)],
     job: int = 0,
     saved: int = 0,
 ) -> Response:
     """Show the form; filled in from an earlier job or a saved query if one is named."""
     chosen = kind_of(kind)
     values = {field.name: field.default for field in chosen.fields} | {"purpose": ""}
-    with here.hub.database.reading() as session:
+    with visitor.hub.database.reading() as session:
         before = session.get(Job, job) if 0 < job < 2**31 else None
-        if before is not None and before.person_id == here.who.id:
+        if before is not None and before.person_id == visitor.who.id:
             values |= {key: str(value) for key, value in before.parameters.items() if key in values}
             values["purpose"] = before.purpose
             if "within" in before.parameters:
                 values["spend"] = ""
         elif saved:
-            values["sql"] = _saved(session, here, saved).sql
-    return _draw(request, here, chosen, name, values)
+            values["sql"] = _saved(session, visitor, saved).sql
+    return _draw(request, visitor, chosen, name, values)
 
 
 @router.post("/work/{kind}/{name}")
@@ -92,7 +92,7 @@ async def work(
     request: Request,
     kind: str,
     name: str,
-    here: Annotated[Visitor, Depends(signed_in)],
+    visitor: Annotated[Visitor, Depends(signed_in)],
     sent: Annotated[Form, Depends(form)],
 ) -> Response:
     """Plan, or run what was planned."""
@@ -100,28 +100,28 @@ async def work(
     purpose = sent.get("purpose", "")
     values = {field.name: sent.get(field.name, "") for field in chosen.fields}
     form_values = {**values, "purpose": purpose}
-    order = JobOrder(name, kind, values, purpose, here.environment)
+    order = JobOrder(name, kind, values, purpose, visitor.environment)
     try:
         if sent.get("action") == "run":
-            job = await submitted_by(request, here, order)
+            job = await submitted_by(request, visitor, order)
             return go(request, f"/jobs/{job.id}")
-        planned = await planned_by(request, here, order)
+        planned = await planned_by(request, visitor, order)
     except NotHere:
         raise
     except (BadInput, Refused, HubRefused) as refusal:
         why = _decided(name, getattr(refusal, "decision", 0))
-        return await run_in_threadpool(_draw, request, here, chosen, name, form_values, problem=refusal, why=why)
-    return await run_in_threadpool(_draw, request, here, chosen, name, form_values, planned=planned)
+        return await run_in_threadpool(_draw, request, visitor, chosen, name, form_values, problem=refusal, why=why)
+    return await run_in_threadpool(_draw, request, visitor, chosen, name, form_values, planned=planned)
 
 
 @router.get("/datasets/{name}/query")
 @router.get("/datasets/{name}/profile")
 @router.get("/datasets/{name}/train")
 @router.get("/datasets/{name}/synthesise")
-def shorter(request: Request, name: str, here: Annotated[Visitor, Depends(signed_in)]) -> Response:
+def shorter(request: Request, name: str, visitor: Annotated[Visitor, Depends(signed_in)]) -> Response:
     """Redirect to the same pages from the dataset's address."""
-    with here.hub.database.reading() as session:
-        dataset = visible_dataset(here.hub, session, here.who, name, here.environment).dataset
+    with visitor.hub.database.reading() as session:
+        dataset = visible_dataset(visitor.hub, session, visitor.who, name, visitor.environment).dataset
     return RedirectResponse(f"/work/{request.url.path.rpartition('/')[2]}/{dataset.name}", 303)
 
 
@@ -132,27 +132,27 @@ def shorter(request: Request, name: str, here: Annotated[Visitor, Depends(signed
 def keep(
     request: Request,
     name: str,
-    here: Annotated[Visitor, Depends(signed_in)],
+    visitor: Annotated[Visitor, Depends(signed_in)],
     sent: Annotated[Form, Depends(form)],
 ) -> Response:
     """Save a query under a name."""
     title, sql = sent.text("name", "Its name", most=200), sent.text("sql", "Question", most=20_000)
-    with here.hub.database.writing() as session:
-        dataset = visible_dataset(here.hub, session, here.who, name, here.environment).dataset
-        mine = sa.select(sa.func.count()).select_from(SavedQuery).where(SavedQuery.person_id == here.who.id)
+    with visitor.hub.database.writing() as session:
+        dataset = visible_dataset(visitor.hub, session, visitor.who, name, visitor.environment).dataset
+        mine = sa.select(sa.func.count()).select_from(SavedQuery).where(SavedQuery.person_id == visitor.who.id)
         if (session.scalar(mine) or 0) >= _MOST_SAVED:
             raise NotNow(f"you keep {_MOST_SAVED} questions already. Forget one first.")
-        query = SavedQuery(person_id=here.who.id, dataset_id=dataset.id, name=title, sql=sql)
+        query = SavedQuery(person_id=visitor.who.id, dataset_id=dataset.id, name=title, sql=sql)
         session.add(query)
         session.flush()
     return go(request, f"/work/query/{name}?saved={query.id}", said=f"Saved as “{title}”.")
 
 
 @router.post("/work/query/{name}/saved/{number}/forget")
-def forget(request: Request, name: str, number: int, here: Annotated[Visitor, Depends(signed_in)]) -> Response:
+def forget(request: Request, name: str, number: int, visitor: Annotated[Visitor, Depends(signed_in)]) -> Response:
     """Delete a saved query."""
-    with here.hub.database.writing() as session:
-        session.delete(_saved(session, here, number))
+    with visitor.hub.database.writing() as session:
+        session.delete(_saved(session, visitor, number))
     return go(request, f"/work/query/{name}", said="Forgotten.")
 
 
@@ -173,7 +173,7 @@ def _decided(name: str, decision: int) -> str:
 
 def _turned_away(request: Request, visitor: Visitor, kind: JobType, name: str, verdict: Verdict) -> Response:
     try:
-        recorded.require(visitor.hub, visitor.who, name, verdict, kind=kind.name, cost=None)
+        decision_log.require(visitor.hub, visitor.who, name, verdict, kind=kind.name, cost=None)
     except Denied as refusal:
         text, why = str(refusal).removeprefix(f"{refusal.code}: "), _decided(name, refusal.decision)
         return show(request, status_of(refusal), text, refusal.way_out, refusal.code, why=why)
