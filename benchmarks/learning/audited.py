@@ -26,8 +26,7 @@ from cloister.attack import audit
 from cloister.learn.audited import FILE
 from cloister.learn.model_selection.candidates import fit_within
 from cloister.learn.trees.splits import Apart
-from cloister.privacy.budget_split import budget_share
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import PrivacyFilter, budget_share
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian
 from cloister.privacy.noise import SeededSource

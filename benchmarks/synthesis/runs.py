@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from peers.place import PLACES, python_of
 
-from cloister.privacy.budget_split import budget_share
+from cloister.privacy.filter import budget_share
 from cloister.privacy.loss import epsilon
 from synthesis.data import Real, encoded
 from synthesis.make import DELTA

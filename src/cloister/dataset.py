@@ -17,13 +17,13 @@ from urllib.parse import quote
 from cloister.data.private_table import PrivateTable
 from cloister.data.schema import Schema
 from cloister.data.tables import Tables, open_tables
-from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadLoss, BadSchema
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss, Unit, check_loss
 from cloister.privacy.noise import Source
 from cloister.privacy.number import Number
 from cloister.privacy.release import Release
+from cloister.privacy.signing import fingerprint
 from cloister.query import discovery
 from cloister.query.analyst import Analyst, Payers
 from cloister.query.answer import Answer

@@ -8,8 +8,7 @@ import pytest
 
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.trees.splits import Apart
-from cloister.privacy.budget_split import BudgetShare, budget_share
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter, budget_share
 from cloister.privacy.ledger import Account
 from cloister.privacy.loss import ROW, Loss
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace

@@ -16,7 +16,7 @@ import pyarrow as pa
 import cloister as cl
 from cloister.attack import Audit, Batched, audit
 from cloister.data.schema import Schema
-from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.filter import BudgetShare
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 from cloister.privacy.noise import SeededSource, Source

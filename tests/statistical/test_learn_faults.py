@@ -21,8 +21,8 @@ from cloister.learn.linear_model.classifier import LinearClassifier
 from cloister.learn.model_selection import cross_val, search
 from cloister.learn.naive_bayes import class_counts, gaussian, mixed
 from cloister.learn.naive_bayes.count_features import read_features
-from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import LookFailed
+from cloister.privacy.filter import BudgetShare
 from cloister.privacy.loss import ROW
 from cloister.privacy.noise import SeededSource
 from cloister.privacy.release import Release

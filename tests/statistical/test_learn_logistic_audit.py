@@ -16,8 +16,8 @@ from cloister.learn.linear_model.classifier import PrivateRows
 from cloister.learn.linear_model.gradient_descent import descend
 from cloister.learn.linear_model.logistic import LogisticRegression
 from cloister.learn.linear_model.loss_gradients import Hinge
-from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import LookFailed
+from cloister.privacy.filter import budget_share
 from cloister.privacy.loss import Loss, epsilon, rho
 from cloister.privacy.noise import SeededSource
 
@@ -141,7 +141,7 @@ def test_a_spend_that_every_step_takes_whole_is_stopped_by_the_meter(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Shares forgotten: the second step finds nothing left, and nothing is released."""
-    monkeypatch.setattr("cloister.privacy.budget_split.BudgetShare.part", lambda self, share: self.loss)
+    monkeypatch.setattr("cloister.privacy.filter.BudgetShare.part", lambda self, share: self.loss)
     model = LogisticRegression(rho("0.5"), bounds=(0, 1), classes=[0, 1], ledger=tmp_path)
     with pytest.raises(LookFailed) as caught:
         model.fit(*WITH)

@@ -20,8 +20,7 @@ from cloister.learn.naive_bayes.gaussian import GaussianNB
 from cloister.learn.naive_bayes.mixed import CategoricalNB, MixedNB
 from cloister.learn.preprocessing.quantiles import QuantileTransformer
 from cloister.learn.preprocessing.scalers import StandardScaler
-from cloister.privacy.budget_split import budget_share
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import PrivacyFilter, budget_share
 from cloister.privacy.loss import Loss
 from cloister.privacy.noise import SeededSource
 

@@ -15,7 +15,7 @@ import pytest
 import cloister as cl
 from cloister import learn
 from cloister.attack import Batched, audit
-from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.filter import BudgetShare
 from cloister.privacy.loss import Loss, epsilon, rho
 from cloister.privacy.release import Release
 

@@ -27,7 +27,7 @@ from cloister.learn.trees.boosting_regressor import _number_task, _survey, _Targ
 from cloister.learn.trees.forest import RandomForestClassifier, _added, _calibrated, grow_at_random
 from cloister.learn.trees.splits import SENSITIVITY, Apart
 from cloister.learn.trees.tree_growth import grow
-from cloister.privacy.budget_split import BudgetShare
+from cloister.privacy.filter import BudgetShare
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss, epsilon, rho
 from cloister.privacy.mechanisms import PermuteAndFlip

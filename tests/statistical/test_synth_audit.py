@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cloister.privacy.budget_split import noise_for
+from cloister.privacy.filter import noise_for
 from cloister.privacy.loss import Loss, epsilon, rho
 from cloister.synth.generators import aim, independent, m_way, mixture, mst
 from cloister.synth.measure import marginals

@@ -12,8 +12,7 @@ import pytest
 import cloister as cl
 from cloister import synth
 from cloister.data.private_table import PrivateTable
-from cloister.privacy.budget_split import budget_share, noise_for
-from cloister.privacy.filter import release_steps
+from cloister.privacy.filter import budget_share, noise_for, release_steps
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import Exponential
 from cloister.synth import run

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloister.cli.query import data_options, need_schema, open_dataset, read_loss
-from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadInput, CloisterError
+from cloister.privacy.filter import budget_share
 from cloister.privacy.loss import Loss
 from cloister.synth import console
 from cloister.synth.output.cost import cost_text

@@ -29,12 +29,11 @@ from cloister.client.survey import RemoteSurvey
 from cloister.client.transport import Transport, drawn, form_data, parse, send_file, shared_bar
 from cloister.client.wire import loss_to_text, plan_from_json
 from cloister.data.schema import Schema
-from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadForm, BadLoss, BadSchema, NotNow, ReceiptRejected
 from cloister.privacy.loss import Loss, check_loss
 from cloister.privacy.number import Number
 from cloister.privacy.receipt import Receipt
-from cloister.privacy.signing import PublicKey
+from cloister.privacy.signing import PublicKey, fingerprint
 from cloister.query.answer import Answer
 from cloister.query.builder import Builder
 

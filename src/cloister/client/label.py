@@ -8,10 +8,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cloister.privacy.canonical import canonical, fingerprint
 from cloister.privacy.errors import BadInput, ReceiptRejected
 from cloister.privacy.loss import Loss
-from cloister.privacy.signing import PublicKey
+from cloister.privacy.signing import PublicKey, canonical, fingerprint
 
 __all__ = [
     "FORM",

@@ -22,8 +22,8 @@ from cloister.data.engines.engine import Engine
 from cloister.data.frames import from_pandas, refuse_coarse, words_of_codes
 from cloister.data.schema import Schema, Table
 from cloister.data.views import readable, unit_families, view, view_text
-from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadSchema, BadSource
+from cloister.privacy.signing import fingerprint
 
 if TYPE_CHECKING:
     import pyarrow as pa

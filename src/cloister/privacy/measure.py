@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import BadInput, LookFailed
 from cloister.privacy.ledger import Account, Charge
 from cloister.privacy.loss import ROW, Loss, Unit
@@ -20,6 +19,7 @@ from cloister.privacy.mechanisms import Mechanism, Numeric
 from cloister.privacy.noise import SYSTEM, Source
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.release import Release
+from cloister.privacy.signing import fingerprint
 
 __all__ = ["measure", "measure_all", "released_text"]
 

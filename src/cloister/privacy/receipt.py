@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cloister.privacy.canonical import canonical, fingerprint
 from cloister.privacy.errors import ReceiptRejected
 from cloister.privacy.loss import Loss
-from cloister.privacy.signing import PublicKey, SigningKey
+from cloister.privacy.signing import PublicKey, SigningKey, canonical, fingerprint
 from cloister.version import __version__
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import QueryRefused
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism
+from cloister.privacy.signing import fingerprint
 from cloister.query.plan import Measurement
 
 __all__ = ["AnswerCache", "KeptRelease", "Snapshot", "made_release"]

@@ -16,7 +16,6 @@ from sqlglot import exp
 from cloister.data.distinct import DistinctPairs, DistinctUnits
 from cloister.data.statistics import GroupKey, Sums
 from cloister.privacy import conversion
-from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import QueryRefused
 from cloister.privacy.loss import Loss, Unit
 from cloister.privacy.mechanisms import (
@@ -30,6 +29,7 @@ from cloister.privacy.mechanisms import (
 )
 from cloister.privacy.noise import Source
 from cloister.privacy.number import rounded_up
+from cloister.privacy.signing import fingerprint
 from cloister.query import discovery
 from cloister.query.aggregate import Statistic
 from cloister.query.catalog import Catalog

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from cloister.data.private_data import PrivateData
 from cloister.data.schema import Column, Schema, Table
-from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadBounds, BadInput, BadSource, MissingExtra
+from cloister.privacy.filter import budget_share
 from cloister.privacy.loss import ROW, Loss
 from cloister.privacy.number import rational
 from cloister.synth.domain.axis import Axis

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cloister.data.private_data import ColumnFacts, PrivateData
-from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadInput, LookFailed
+from cloister.privacy.filter import budget_share
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import ROW, Loss, Unit
 from cloister.synth.domain.domain import Domain, check_rows, read_domain

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cloister.data.private_data import PrivateData
-from cloister.privacy.budget_split import budget_share
-from cloister.privacy.filter import PrivacyFilter, release_steps
+from cloister.privacy.filter import PrivacyFilter, budget_share, release_steps
 from cloister.privacy.loss import Loss
 from cloister.privacy.noise import SYSTEM, SeededSource, Source
 from cloister.privacy.release import Release

@@ -23,8 +23,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_der_private_key,
 )
 
-from cloister.privacy.canonical import canonical, fingerprint
 from cloister.privacy.errors import BadInput, Broken
+from cloister.privacy.signing import canonical, fingerprint
 
 __all__ = ["SALT_BYTES", "SCHEME", "BlindKey", "key_fingerprint", "public_numbers", "unbase64url", "unit", "verify"]
 

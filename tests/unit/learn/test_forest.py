@@ -18,8 +18,8 @@ from cloister.learn.trees.forest import RandomForestClassifier, _size
 from cloister.learn.trees.splits import SENSITIVITY, Apart, balanced, chooser, gini, weights_of
 from cloister.learn.trees.tree import DecisionTreeClassifier
 from cloister.learn.trees.tree_growth import TreeLevel, shares
-from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema
+from cloister.privacy.filter import BudgetShare
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss, epsilon, rho
 from cloister.privacy.noise import SeededSource

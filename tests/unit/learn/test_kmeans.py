@@ -14,9 +14,8 @@ from cloister.learn.base.frame import squares
 from cloister.learn.cluster.enclosing_ball import radius_within, read_ground
 from cloister.learn.cluster.kmeans import KMeans
 from cloister.learn.cluster.lloyd import _nearest
-from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadBounds, BadInput, NotPrivate
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss, epsilon, rho
 from cloister.privacy.noise import SeededSource

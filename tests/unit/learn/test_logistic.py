@@ -19,8 +19,8 @@ from cloister.learn.linear_model.logistic import LogisticRegression
 from cloister.learn.linear_model.loss_gradients import Hinge, Logistic, Softmax
 from cloister.learn.linear_model.moments import ClassMoments, ScaleProbe, _totals
 from cloister.learn.linear_model.newton import hessian, second_moments, stretched
-from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadBounds, BadInput, BadLoss, BadSchema, LookFailed, OverBudget, TextbookOnly
+from cloister.privacy.filter import BudgetShare
 from cloister.privacy.ledger import Ledger
 
 SPEND = cl.epsilon(1, delta="1e-6")

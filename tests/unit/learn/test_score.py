@@ -16,8 +16,8 @@ from cloister import learn
 from cloister.lazy import homes
 from cloister.learn.base.cells import Categories, numbers_in
 from cloister.learn.model_selection.scoring import read_scoring
-from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadInput, BadLoss, BadSchema, NotPrivate, OverBudget
+from cloister.privacy.filter import budget_share
 from cloister.privacy.release import Release
 
 SPEND = cl.epsilon(1, delta="1e-6")

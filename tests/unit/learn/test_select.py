@@ -30,7 +30,6 @@ from cloister.learn.model_selection.candidates import fit_within, settled
 from cloister.learn.model_selection.scoring import read_scoring
 from cloister.learn.model_selection.search import choose
 from cloister.learn.preprocessing.stateless import EachRow
-from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import (
     BadBounds,
     BadCandidates,
@@ -41,7 +40,7 @@ from cloister.privacy.errors import (
     NotPrivate,
     OverBudget,
 )
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import PrivacyFilter, budget_share
 from cloister.privacy.mechanisms import DiscreteGaussian
 from cloister.privacy.noise import SeededSource
 

@@ -22,8 +22,8 @@ from cloister.data.schema import Schema
 from cloister.learn.base.private_data import read_relation, scaled_cell
 from cloister.learn.base.row_source import FetchedTable, fetch
 from cloister.learn.linear_model.engine_moments import class_design
-from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadBounds, BadInput, BadSchema, CloisterError, LookFailed, TextbookOnly
+from cloister.privacy.filter import BudgetShare
 from cloister.privacy.noise import SeededSource
 
 N = 1200

@@ -10,8 +10,8 @@ import pytest
 import cloister as cl
 from cloister import synth
 from cloister.data.schema import Schema
-from cloister.privacy.budget_split import noise_for
 from cloister.privacy.errors import BadBounds, BadInput
+from cloister.privacy.filter import noise_for
 
 from ..synth.people import BY_PERSON, opened, people
 

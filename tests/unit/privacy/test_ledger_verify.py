@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from cloister.privacy.canonical import canonical
 from cloister.privacy.errors import HeadRejected, LedgerBroken, RolledBack, StoreFailed
 from cloister.privacy.ledger import Entry, Head, Ledger, Line, Report, verify
 from cloister.privacy.loss import epsilon
-from cloister.privacy.signing import SigningKey
+from cloister.privacy.signing import SigningKey, canonical
 
 KEY = SigningKey.create()
 FIELDS = [

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from cloister.lessons.noise import Staircase, Vector
-from cloister.privacy.budget_split import noise_for
 from cloister.privacy.errors import (
     BadBounds,
     BadCandidates,
@@ -24,6 +23,7 @@ from cloister.privacy.errors import (
     RelationMismatch,
     UnknownRelation,
 )
+from cloister.privacy.filter import noise_for
 from cloister.privacy.loss import Relation, epsilon, rho
 from cloister.privacy.mechanisms import (
     AboveThreshold,

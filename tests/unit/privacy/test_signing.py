@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloister.privacy.canonical import canonical, fingerprint
 from cloister.privacy.errors import BadName, BadNumber, StoreFailed
-from cloister.privacy.signing import PublicKey, SigningKey
+from cloister.privacy.signing import PublicKey, SigningKey, canonical, fingerprint
 
 RECORDS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

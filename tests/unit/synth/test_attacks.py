@@ -13,7 +13,7 @@ import cloister as cl
 from cloister import synth
 from cloister.data.schema import Schema
 from cloister.data.statistics import WEIGHT
-from cloister.privacy.budget_split import budget_share
+from cloister.privacy.filter import budget_share
 from cloister.synth.domain.domain import read_domain
 from cloister.synth.measure.marginals import Measurer
 

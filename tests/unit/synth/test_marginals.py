@@ -8,9 +8,8 @@ import pytest
 
 import cloister as cl
 from cloister.data.schema import Schema
-from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadInput, BadLoss, BadSchema, LookFailed, OverBudget
-from cloister.privacy.filter import release_steps
+from cloister.privacy.filter import budget_share, release_steps
 from cloister.privacy.noise import SeededSource
 from cloister.synth.domain.domain import read_domain
 from cloister.synth.measure.error_estimate import estimate_error

@@ -21,10 +21,9 @@ from sqlalchemy.orm import Session
 from cloister.hub.core.database import Database, now
 from cloister.hub.core.models import AuditEntry
 from cloister.hub.core.trail import BEFORE_ALL, FORM, SIGNED, Entry, Replay, plain, statement
-from cloister.privacy.canonical import canonical
 from cloister.privacy.ledger.chain import Head
 from cloister.privacy.ledger.store import HeadFile
-from cloister.privacy.signing import SigningKey
+from cloister.privacy.signing import SigningKey, canonical
 
 __all__ = ["Audit"]
 

@@ -15,11 +15,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from cloister.privacy.canonical import canonical
 from cloister.privacy.errors import BadNumber, CloisterError, HeadRejected, LedgerBroken
 from cloister.privacy.ledger.chain import Head
 from cloister.privacy.loss import Loss
-from cloister.privacy.signing import PublicKey
+from cloister.privacy.signing import PublicKey, canonical
 
 __all__ = ["BEFORE_ALL", "FORM", "SIGNED", "Entry", "Replay", "plain", "statement", "verify_export"]
 

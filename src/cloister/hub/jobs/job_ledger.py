@@ -21,13 +21,12 @@ from cloister.hub.jobs import limits
 from cloister.hub.jobs.job_types.job_type import Planned
 from cloister.hub.jobs.queue import ACTIVE, LEASE_S
 from cloister.hub.policy.policy import Policy
-from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import NotNow, Refused
 from cloister.privacy.ledger import Account, Charge, Entry, Ledger
 from cloister.privacy.ledger.account import Balance, Priced
 from cloister.privacy.ledger.chain import Head
 from cloister.privacy.loss import Loss
-from cloister.privacy.signing import SigningKey
+from cloister.privacy.signing import SigningKey, fingerprint
 
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub

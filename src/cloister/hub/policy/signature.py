@@ -15,10 +15,9 @@ from typing import Any
 from cloister.client.label import FORM, PURPOSE, receipts_digest, result_digest
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.purposes import covered_by
-from cloister.privacy.canonical import canonical, fingerprint
 from cloister.privacy.errors import BadInput, BadPolicy, UploadRefused
 from cloister.privacy.loss import Loss
-from cloister.privacy.signing import PublicKey, SigningKey
+from cloister.privacy.signing import PublicKey, SigningKey, canonical, fingerprint
 
 __all__ = ["Label", "digest", "import_check", "label", "sign", "verify"]
 

@@ -4,9 +4,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from cloister.privacy.canonical import canonical
 from cloister.privacy.errors import BadInput, ReceiptRejected
-from cloister.privacy.signing import PublicKey, SigningKey
+from cloister.privacy.signing import PublicKey, SigningKey, canonical
 
 __all__ = ["ANALYSIS", "TAKEN", "issue", "verify"]
 

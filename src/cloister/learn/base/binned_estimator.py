@@ -23,8 +23,7 @@ from cloister.learn.base.inputs import (
 from cloister.learn.base.integer_rows import Integers
 from cloister.learn.base.private_data import columns_as_parts, ends_of
 from cloister.learn.base.row_source import FetchedTable, fetch
-from cloister.privacy.budget_split import BudgetShare
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 from cloister.privacy.noise import Source
 
 __all__ = ["BinnedEstimator", "BinnedRows", "FetchedCells", "public_generator"]

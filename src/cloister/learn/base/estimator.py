@@ -29,9 +29,8 @@ from sklearn.base import BaseEstimator, clone
 from cloister.data.private_data import PrivateData
 from cloister.learn.base.inputs import check_asked, check_parameters, is_dataset
 from cloister.learn.base.payer import DryRun, Payer, part_of
-from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadInput, NotPrivate
-from cloister.privacy.filter import PrivacyFilter, release_steps
+from cloister.privacy.filter import BudgetShare, PrivacyFilter, budget_share, release_steps
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import ROW, Loss, Unit
 from cloister.privacy.noise import SYSTEM, SeededSource, Source

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from cloister.data.bounds_search import bounds_of, count_by_power
 from cloister.learn.base.inputs import Box, check_norm, read_box
 from cloister.learn.base.integer_rows import ROW_BITS, on_grid
-from cloister.privacy.budget_split import noise_for
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import PrivacyFilter, noise_for
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above
 

@@ -22,9 +22,8 @@ from cloister.learn.base.integer_rows import Integers, distances
 from cloister.learn.base.row_source import keep_input, read_input
 from cloister.learn.cluster.enclosing_ball import read_ground
 from cloister.learn.cluster.lloyd import cluster
-from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import NotPrivate
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 

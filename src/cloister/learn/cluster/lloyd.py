@@ -19,8 +19,7 @@ from cloister.learn.base.binned_estimator import public_generator
 from cloister.learn.base.frame import Floats, shorten
 from cloister.learn.base.integer_rows import Integers
 from cloister.learn.cluster.enclosing_ball import Ground, radius_within
-from cloister.privacy.budget_split import BudgetShare
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 
 __all__ = ["Clustering", "cluster"]

@@ -35,9 +35,8 @@ from cloister.learn.linear_model.moments import (
     probe_scale,
     release_matrix,
 )
-from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadInput
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms.wishart import wishart

@@ -20,8 +20,7 @@ from cloister.learn.base.inputs import (
 from cloister.learn.base.integer_rows import weighted
 from cloister.learn.base.row_source import InputRows, keep_input, read_input
 from cloister.learn.linear_model.gradient_descent import Fitted
-from cloister.privacy.budget_split import BudgetShare
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 
 __all__ = ["LinearClassifier", "LinearModel", "PrivateRows"]
 

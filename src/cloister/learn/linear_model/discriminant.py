@@ -13,8 +13,7 @@ from cloister.learn.base.frame import Floats
 from cloister.learn.base.integer_rows import ROW_BITS, ExactRows, Integers
 from cloister.learn.linear_model.classifier import PrivateRows
 from cloister.learn.linear_model.moments import ClassMoments, Sensitivity, release_class_moments, whole_root
-from cloister.privacy.budget_split import BudgetShare
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 
 __all__ = ["discriminant", "moments_of_rows", "optimism", "taylor"]
 

@@ -42,9 +42,8 @@ from cloister.learn.linear_model.moments import (
     release_class_moments,
     whole_root,
 )
-from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadSchema
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 
 __all__ = ["EngineDesign", "class_design", "class_moments"]
 

@@ -23,8 +23,7 @@ from cloister.learn.linear_model.clipped_gradients import ClippedRows
 from cloister.learn.linear_model.loss_gradients import Residual
 from cloister.learn.linear_model.moments import SHARE, ScaleProbe, probe_scale
 from cloister.learn.linear_model.newton import Curvature, affords, affords_stretch, second_moments, stretched
-from cloister.privacy.budget_split import BudgetShare
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 
 __all__ = ["Fitted", "DescentPlan", "descend"]

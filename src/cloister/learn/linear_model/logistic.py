@@ -23,9 +23,8 @@ from cloister.learn.linear_model.gradient_descent import Fitted, descend
 from cloister.learn.linear_model.loss_gradients import Logistic, Softmax, sigmoid
 from cloister.learn.linear_model.moments import ClassMoments
 from cloister.learn.linear_model.newton import hessian
-from cloister.privacy.budget_split import BudgetShare, noise_for
 from cloister.privacy.errors import BadInput
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter, noise_for
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 

@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 
 from cloister.learn.base.frame import Frame, squares
 from cloister.learn.base.integer_rows import ROW_BITS, Integers
-from cloister.privacy.budget_split import BudgetShare, noise_for
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter, noise_for
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteLaplace, root_above
 

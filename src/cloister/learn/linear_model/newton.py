@@ -19,8 +19,7 @@ from cloister.learn.base.integer_rows import ExactRows, Integers
 from cloister.learn.linear_model.clipped_gradients import ClippedRows
 from cloister.learn.linear_model.loss_gradients import root_weights
 from cloister.learn.linear_model.moments import SHARE, ScaleProbe, release_matrix, release_sums
-from cloister.privacy.budget_split import BudgetShare
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 from cloister.privacy.loss import Loss
 
 __all__ = ["Curvature", "affords", "affords_stretch", "hessian", "second_moments", "stretched"]

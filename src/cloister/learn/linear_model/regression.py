@@ -36,9 +36,8 @@ from cloister.learn.linear_model.regression_rows import (
     read_ends,
     release_regression,
 )
-from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadInput, BadProbability
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms.wishart import wishart

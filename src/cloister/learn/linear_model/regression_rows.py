@@ -21,9 +21,8 @@ from cloister.learn.linear_model.moments import (
     release_sums,
     release_together,
 )
-from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadBounds
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 
 __all__ = ["Regression", "RegressionRows", "in_units", "read_ends", "release_regression"]
 

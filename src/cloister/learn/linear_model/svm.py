@@ -8,8 +8,7 @@ from cloister.learn.base.inputs import check_method
 from cloister.learn.linear_model.classifier import LinearClassifier, LinearModel, PrivateRows
 from cloister.learn.linear_model.gradient_descent import descend
 from cloister.learn.linear_model.loss_gradients import Hinge
-from cloister.privacy.budget_split import BudgetShare
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 

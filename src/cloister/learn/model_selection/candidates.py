@@ -13,9 +13,8 @@ from cloister.lazy import homes
 from cloister.learn.base.containers import as_array, as_table, is_frame, read_column
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.payer import DryRun, Payer
-from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadCandidates, BadInput, NotPrivate, TextbookOnly
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter, budget_share
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.release import Release

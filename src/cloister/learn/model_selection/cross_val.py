@@ -23,9 +23,8 @@ from cloister.learn.model_selection.candidates import (
     total_spend,
 )
 from cloister.learn.model_selection.scoring import read_scoring
-from cloister.privacy.budget_split import BudgetShare, budget_share, noise_for
 from cloister.privacy.errors import BadInput, BadLoss
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter, budget_share, noise_for
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above

@@ -23,8 +23,7 @@ from cloister.data.schema import Column
 from cloister.learn.base.cells import Categories, numbers_in
 from cloister.learn.base.containers import read_column
 from cloister.learn.preprocessing.encode_features import prepare
-from cloister.privacy.budget_split import noise_for
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import PrivacyFilter, noise_for
 from cloister.privacy.loss import Loss
 
 __all__ = ["SURE", "Evaluation", "Interval", "Trial", "evaluate", "expected_error"]

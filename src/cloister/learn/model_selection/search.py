@@ -29,8 +29,7 @@ from cloister.learn.model_selection.candidates import (
     take,
 )
 from cloister.learn.model_selection.scoring import Scoring, read_scoring
-from cloister.privacy.budget_split import BudgetShare, budget_share
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter, budget_share
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import Exponential, PermuteAndFlip

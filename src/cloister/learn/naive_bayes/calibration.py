@@ -27,8 +27,7 @@ from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 
 from cloister.learn.base.estimator import PrivateEstimator
-from cloister.privacy.budget_split import noise_for
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import PrivacyFilter, noise_for
 from cloister.privacy.loss import Loss
 
 __all__ = ["BINS", "HALF", "SHARE", "BayesClassifier", "CalibrationCurve", "calibrate", "histogram"]

@@ -37,9 +37,8 @@ from cloister.learn.base.private_data import (
 )
 from cloister.learn.naive_bayes.calibration import BINS, SHARE, BayesClassifier, CalibrationCurve, calibrate
 from cloister.learn.naive_bayes.class_sums import EDGE, ONE, ClassSums, EngineClassSums, Weights, whole_weights
-from cloister.privacy.budget_split import BudgetShare, noise_for
 from cloister.privacy.errors import BadInput
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter, noise_for
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above

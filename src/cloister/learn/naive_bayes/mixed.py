@@ -23,9 +23,8 @@ from cloister.learn.base.private_data import classes_of, columns_as_parts, read_
 from cloister.learn.naive_bayes.calibration import SHARE, BayesClassifier, CalibrationCurve, calibrate
 from cloister.learn.naive_bayes.class_counts import SCORE_BITS, ClassCounts, EngineClassCounts
 from cloister.learn.naive_bayes.count_features import CountFeature, features_of_schema, find_features, read_features
-from cloister.privacy.budget_split import BudgetShare, noise_for
 from cloister.privacy.errors import BadInput
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter, noise_for
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above

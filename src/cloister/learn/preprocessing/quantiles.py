@@ -19,9 +19,8 @@ from cloister.learn.base.inputs import (
 )
 from cloister.learn.base.integer_rows import on_grid
 from cloister.learn.base.row_source import keep_input, read_input
-from cloister.privacy.budget_split import BudgetShare, noise_for
 from cloister.privacy.errors import BadInput
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter, noise_for
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above

@@ -26,8 +26,7 @@ from cloister.learn.base.binned_estimator import BinnedRows
 from cloister.learn.base.bins import BinnedFeature
 from cloister.learn.base.frame import Floats, shorten
 from cloister.learn.base.integer_rows import Integers, on_grid
-from cloister.privacy.budget_split import BudgetShare
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace
 
 __all__ = ["Additive", "Task", "boost"]

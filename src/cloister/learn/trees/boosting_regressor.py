@@ -16,9 +16,8 @@ from cloister.learn.base.integer_rows import Integers, noisy_counts, on_grid
 from cloister.learn.trees.additive import Additive, Task, boost
 from cloister.learn.trees.boosting import Boosting
 from cloister.learn.trees.shapes import chart
-from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadBounds
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 

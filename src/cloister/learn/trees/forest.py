@@ -33,9 +33,8 @@ from cloister.learn.naive_bayes.calibration import BINS, SHARE, calibrate, histo
 from cloister.learn.trees.splits import Apart
 from cloister.learn.trees.tree import TreeClassifier
 from cloister.learn.trees.tree_growth import Tree, grow
-from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadInput
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 from cloister.privacy.ledger import Account, Ledger
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import Exponential, PermuteAndFlip

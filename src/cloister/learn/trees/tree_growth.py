@@ -19,8 +19,7 @@ from cloister.learn.base.binned_estimator import BinnedRows, public_generator
 from cloister.learn.base.bins import BinnedFeature
 from cloister.learn.base.integer_rows import Integers, noisy_counts
 from cloister.learn.trees.splits import balanced, chooser, gini, weights_of
-from cloister.privacy.budget_split import BudgetShare
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter
 from cloister.privacy.loss import Loss
 
 __all__ = ["Tree", "grow"]

@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.frame import Floats
 from cloister.learn.base.inputs import is_dataset
-from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadInput, TextbookOnly
+from cloister.privacy.filter import budget_share
 from cloister.privacy.loss import ROW, Loss, Relation
 from cloister.privacy.mechanisms.mechanism import epsilon_of
 from cloister.privacy.noise import SeededSource, Source

@@ -23,11 +23,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cloister.privacy.canonical import canonical
 from cloister.privacy.errors import AccountMismatch, CloisterError, HeadRejected, LedgerBroken, RolledBack
 from cloister.privacy.ledger.account import Balance, Rules
 from cloister.privacy.loss import Loss
-from cloister.privacy.signing import PublicKey, SigningKey
+from cloister.privacy.signing import PublicKey, SigningKey, canonical
 
 if TYPE_CHECKING:
     from cloister.privacy.ledger.store import Tables

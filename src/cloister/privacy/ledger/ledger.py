@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, Self
 
-from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import (
     AccountMismatch,
     BadCandidates,
@@ -23,7 +22,7 @@ from cloister.privacy.ledger.chain import ChainReader, ChainWriter, Entry, Head,
 from cloister.privacy.ledger.store import HeadFile, Store, open_store
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import Number
-from cloister.privacy.signing import SigningKey
+from cloister.privacy.signing import SigningKey, fingerprint
 
 __all__ = ["Ledger"]
 

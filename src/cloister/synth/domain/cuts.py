@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadBounds
+from cloister.privacy.filter import BudgetShare
 from cloister.synth.domain.axis import MOST_CELLS, Axis
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cloister.privacy.budget_split import BudgetShare, noise_for
+from cloister.privacy.filter import BudgetShare, noise_for
 from cloister.synth.domain.axis import Axis, Cells
 
 if TYPE_CHECKING:

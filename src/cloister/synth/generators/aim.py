@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.data.private_data import PrivateData
-from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadInput
+from cloister.privacy.filter import BudgetShare
 from cloister.privacy.loss import Loss
 from cloister.synth.domain.coarsening import grain_marginal
 from cloister.synth.domain.domain import Domain, Places, read_domain

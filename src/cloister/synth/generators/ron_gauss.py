@@ -26,8 +26,8 @@ from cloister.data.private_data import PrivateData
 from cloister.data.private_table import PrivateTable
 from cloister.data.schema import internal
 from cloister.data.statistics import GroupKey, Value
-from cloister.privacy.budget_split import noise_for
 from cloister.privacy.errors import BadInput
+from cloister.privacy.filter import noise_for
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above
 from cloister.synth.domain.coarsening import nonnegative

@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cloister.data.private_data import PrivateData
-from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadInput
-from cloister.privacy.filter import PrivacyFilter, release_steps
+from cloister.privacy.filter import BudgetShare, PrivacyFilter, budget_share, release_steps
 from cloister.privacy.loss import Loss
 from cloister.privacy.noise import SYSTEM, SeededSource, Source
 from cloister.privacy.receipt import Receipt

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.privacy.budget_split import noise_for
+from cloister.privacy.filter import noise_for
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above
 from cloister.synth.domain.domain import Places

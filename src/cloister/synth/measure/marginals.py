@@ -24,9 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.data.statistics import GroupKey
-from cloister.privacy.budget_split import BudgetShare, noise_for
 from cloister.privacy.errors import BadLoss
-from cloister.privacy.filter import PrivacyFilter
+from cloister.privacy.filter import BudgetShare, PrivacyFilter, noise_for
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, root_above
 from cloister.synth.domain.axis import Cells

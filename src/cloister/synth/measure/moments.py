@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cloister.data.private_table import PrivateTable
 from cloister.data.statistics import GroupKey
-from cloister.privacy.budget_split import noise_for
+from cloister.privacy.filter import noise_for
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, root_above
 from cloister.synth.domain.domain import Places

@@ -25,7 +25,7 @@ from sqlglot import exp
 from cloister.data.dialect import literal
 from cloister.data.private_table import PrivateTable
 from cloister.data.statistics import GroupKey
-from cloister.privacy.budget_split import noise_for
+from cloister.privacy.filter import noise_for
 from cloister.privacy.loss import Loss
 from cloister.synth.domain.coarsening import nonnegative
 from cloister.synth.domain.features import ONE, Features

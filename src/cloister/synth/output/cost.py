@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from cloister.privacy.budget_split import budget_share
 from cloister.privacy.errors import BadSource, CloisterError
+from cloister.privacy.filter import budget_share
 from cloister.privacy.loss import Loss, epsilon
 from cloister.privacy.number import rational, show
 

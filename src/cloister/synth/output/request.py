@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from cloister.privacy.canonical import fingerprint
+from cloister.privacy.signing import fingerprint
 
 __all__ = ["is_digest", "score_request", "settings_digest", "table_request"]
 

@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cloister.privacy.canonical import canonical, fingerprint
 from cloister.privacy.errors import BadInput, BadSource, CloisterError, ReceiptRejected, SealBroken
 from cloister.privacy.ledger.account import tidy
 from cloister.privacy.loss import ROW, Loss, Unit
 from cloister.privacy.mechanisms.mechanism import REGISTRY, Pure
 from cloister.privacy.receipt import Receipt
-from cloister.privacy.signing import PublicKey, SigningKey
+from cloister.privacy.signing import PublicKey, SigningKey, canonical, fingerprint
 from cloister.synth.domain.axis import Axis, arrow_types, step_from
 from cloister.synth.measure.marginals import Floats
 from cloister.synth.options import check_flag

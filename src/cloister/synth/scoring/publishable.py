@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.data.private_data import PrivateData
-from cloister.privacy.budget_split import noise_for
+from cloister.privacy.filter import noise_for
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above
 from cloister.privacy.release import Release

@@ -12,9 +12,9 @@ from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Dataset, Job, Person, Spent
 from cloister.hub.core.settings import Settings
 from cloister.hub.policy.conditions import Environment
-from cloister.privacy.canonical import fingerprint
 from cloister.privacy.errors import LedgerBroken
 from cloister.privacy.loss import Loss, epsilon, rho
+from cloister.privacy.signing import fingerprint
 
 BUDGET = epsilon(2, delta="1e-7")
 HERE = Environment(0.0, "", "")

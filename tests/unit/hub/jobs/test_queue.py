@@ -9,8 +9,8 @@ from cloister.hub.core.models import AuditEntry, Job, Spent
 from cloister.hub.jobs import limits, queue
 from cloister.hub.jobs.job_ledger import JobLedger
 from cloister.hub.jobs.runner import run_job
-from cloister.privacy.canonical import fingerprint
 from cloister.privacy.loss import Loss, rho
+from cloister.privacy.signing import fingerprint
 
 
 class Killed(BaseException):

@@ -7,10 +7,9 @@ import pytest
 
 from cloister.hub.policy.policy import Budget, Policy
 from cloister.hub.policy.signature import Label, import_check, label, sign, verify
-from cloister.privacy.canonical import canonical
 from cloister.privacy.errors import BadPolicy, UploadRefused
 from cloister.privacy.loss import epsilon, rho
-from cloister.privacy.signing import SigningKey
+from cloister.privacy.signing import SigningKey, canonical
 
 KEY = SigningKey.create()
 TEXT = "dataset: visits\n"

@@ -14,7 +14,7 @@ from cloister.hub.datasets import datasets, ingest, upload
 from cloister.hub.jobs import gateway
 from cloister.hub.policy import versions
 from cloister.hub.policy.views import TableView, shows_all, visible_schema
-from cloister.privacy.canonical import fingerprint
+from cloister.privacy.signing import fingerprint
 
 HIDDEN = ("zzsecretcol", "qqvalue", "qqother", "yyhidden", "xxpersoncol", "vvtable", "wwcol", "uuperson")
 ROWS = "zzsecretcol = 'qqvalue'"

@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 
 from cloister.data.private_data import PrivateData
 from cloister.data.schema import Table
-from cloister.privacy.budget_split import BudgetShare, budget_share, noise_for
 from cloister.privacy.errors import BadInput, BadSchema, Broken, NotPrivate
-from cloister.privacy.filter import PrivacyFilter, release_steps
+from cloister.privacy.filter import BudgetShare, PrivacyFilter, budget_share, noise_for, release_steps
 from cloister.privacy.noise import SYSTEM, SeededSource, Source
 from cloister.privacy.release import Release
 from cloister.synth.domain.domain import Domain, read_domain

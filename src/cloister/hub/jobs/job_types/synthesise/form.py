@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from cloister.client import wire
 from cloister.dataset import Dataset
 from cloister.hub.jobs.job_types.job_type import Progress, column_named
-from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadForm, BadSchema, CloisterError
+from cloister.privacy.filter import BudgetShare, budget_share
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import rational
 from cloister.privacy.receipt import Receipt

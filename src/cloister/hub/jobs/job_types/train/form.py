@@ -9,8 +9,8 @@ from typing import Any, Literal
 from cloister.client import wire
 from cloister.dataset import Dataset
 from cloister.hub.jobs.job_types.job_type import column_named
-from cloister.privacy.budget_split import BudgetShare, budget_share
 from cloister.privacy.errors import BadSchema
+from cloister.privacy.filter import BudgetShare, budget_share
 from cloister.privacy.loss import Loss, Unit
 from cloister.privacy.number import rational
 from cloister.query.expression import Expression

@@ -14,9 +14,8 @@ from cloister.learn.base.payer import BudgetPart, DryRun
 from cloister.learn.model_selection.candidates import fit_within
 from cloister.learn.model_selection.evaluation import SURE, Evaluation, Trial, evaluate, expected_error
 from cloister.learn.model_selection.holdout import nobody, sides
-from cloister.privacy.budget_split import BudgetShare
 from cloister.privacy.errors import BadInput
-from cloister.privacy.filter import PrivacyFilter, release_steps
+from cloister.privacy.filter import BudgetShare, PrivacyFilter, release_steps
 from cloister.privacy.loss import Loss
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.release import Release
