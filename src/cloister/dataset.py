@@ -142,7 +142,10 @@ class Dataset:
         return self.account.left
 
     def asked_by(self, reader: Analyst | None) -> "Dataset":
-        """Return this dataset for an analyst whose account is charged beside the dataset's."""
+        """Return this dataset for an analyst whose account is charged beside the dataset's.
+
+        What others found, by `find_keys`, `find_bounds` or a question, is unknown to the analyst, who pays to find it.
+        """
         return self._twin(reader, self.catalog.views)
 
     def through(self, views: Mapping[str, str]) -> "Dataset":

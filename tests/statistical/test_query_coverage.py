@@ -10,6 +10,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -296,6 +297,57 @@ def test_quantiles_of_few_rows_keep_their_intervals_where_noise_is_a_step_or_non
             made = _estimate(plan, stacked(plan, dataset, f"{q}"), 0, plan.question.aggregates[0], 0.95)
             truth = sorted(rows)[max(0, math.ceil(q * len(rows) - 1e-9) - 1)]
             assert coverage(made, np.full(REPETITIONS, float(truth)), 1)[0] >= 0.94
+
+
+QUANTILES = {  # with the definition of each
+    "QUANTILE(x, {q})": "inverted_cdf",
+    "PERCENTILE_DISC({q}) WITHIN GROUP (ORDER BY x)": "inverted_cdf",
+    "PERCENTILE_CONT({q}) WITHIN GROUP (ORDER BY x)": "linear",
+    "MEDIAN(x)": "linear",
+}
+FEW = {
+    "two": [0, 5], "three": [0, 2, 5], "four": [0, 1, 4, 5], "a gap": [0] * 25 + [5] * 74, "even": [0] * 4 + [5] * 4,
+    "one": [3], "odd": [0] * 5 + [1, 5] + [5] * 4,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("by", ["row", "person"])
+@pytest.mark.parametrize("form", QUANTILES)
+def test_quantiles_are_those_of_sql_where_there_is_no_noise(tmp_path, form, by) -> None:
+    """At this epsilon noise has a probability of e^-90. Intervals hold SQL's value, and for rows are its two rows."""
+    unit, facts = ("row", {}) if by == "row" else ({"name": "p", "max_rows": 1}, {"unit": "p"})
+    columns = {"x": {"type": "integer", "bounds": [0, 5], "nullable": False}}
+    schema = Schema.load({"unit": unit, "tables": {"t": {"columns": columns, **facts}}})
+    engine = duckdb.connect()
+    for name, rows in FEW.items():
+        account = Ledger.in_folder(tmp_path / name).open_account("t", epsilon(10**5))
+        table = pa.table({"x": rows, "p": list(range(len(rows)))})
+        engine.register("t", table)
+        with Dataset(open_tables({"t": table}, schema, threads=1), account) as dataset:
+            for q in (0, 0.01, 0.1, 0.25, 0.3, 0.5, 2 / 3, 0.75, 0.9, 0.99, 1) if "q" in form else (0.5,):
+                aggregate = form.format(q=q)
+                truth = float(np.quantile(rows, q, method=QUANTILES[form]))
+                sql = "QUANTILE_DISC" + aggregate.removeprefix("QUANTILE") if aggregate[0] == "Q" else aggregate
+                assert engine.sql(f"SELECT {sql} FROM t").fetchall()[0][0] == pytest.approx(truth)
+                (row,) = dataset.sql(f"SELECT {aggregate} AS m FROM t", spend=epsilon(100)).rows()
+                assert row["m_low"] - 1e-9 <= truth <= row["m_high"] + 1e-9, (name, q, row)
+                if by == "row" and 0 < q < 1 and form.startswith("PERCENTILE_CONT"):
+                    ends = [float(np.quantile(rows, q, method=method)) for method in ("lower", "higher")]
+                    if q * len(rows) % 1 and q != 2 / 3:  # between two rows: nothing more than the hull of them
+                        assert [row["m_low"], row["m_high"]] == ends, (name, q, row)
+
+
+@pytest.mark.parametrize("spend", [epsilon("3.5"), epsilon(8), rho(4)], ids=str)
+@pytest.mark.parametrize("rows", FEW)
+def test_values_between_two_rows_keep_their_intervals(tmp_path, rows, spend) -> None:
+    """SQL's median of two rows is between them, and its PERCENTILE_CONT looks at another rank than QUANTILE."""
+    account = Ledger.in_folder(tmp_path).open_account("t", epsilon(10**4, delta="1e-6"))
+    with Dataset(open_tables({"t": pa.table({"x": FEW[rows]})}, BY_ROW, threads=1), account) as dataset:
+        for q in (0.05, 0.25, 0.5, 0.9):
+            aggregate = f"PERCENTILE_CONT({q}) WITHIN GROUP (ORDER BY x)" if q != 0.5 else "MEDIAN(x)"
+            plan = dataset.plan(f"SELECT {aggregate} FROM t", spend=spend)
+            made = _estimate(plan, stacked(plan, dataset, f"{q}"), 0, plan.question.aggregates[0], 0.95)
+            assert coverage(made, np.full(REPETITIONS, float(np.quantile(FEW[rows], q))), 1)[0] >= 0.94
 
 
 ROUNDED = 10**6

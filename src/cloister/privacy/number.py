@@ -1,8 +1,8 @@
-"""Exact numbers: rationals from any input; logarithms, powers and roots rounded to a chosen side."""
+"""Exact numbers: rationals from any input; logarithms, powers, roots and printed limits rounded to a chosen side."""
 
 import math
 from collections.abc import Callable
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -13,8 +13,11 @@ __all__ = [
     "Number",
     "exp_down",
     "exp_up",
+    "limits_text",
     "log_down",
     "log_up",
+    "number_text",
+    "places_for",
     "rational",
     "rounded_down",
     "rounded_up",
@@ -23,6 +26,9 @@ __all__ = [
 ]
 
 Number = int | str | Decimal | Fraction | float
+
+_LONG = Context(prec=800)  # a double has at most 767 digits
+_MOST_PLACES = 12
 
 # Longer numbers are refused: '1e999999999' would fill the memory.
 _MOST_DIGITS = 1_000
@@ -142,6 +148,39 @@ def show(value: Fraction, digits: int = 6) -> str:
     near = float(value) if 1e-300 < abs(value) < 1e300 else _decimal(value)
     short = f"{near:.{digits}g}"
     return short if Fraction(short) == value else f"≈{short}"
+
+
+def places_for(low: float, high: float) -> int:
+    """Return the number of decimals that shows an interval with two digits of its width; if it has none, all digits."""
+    width = high - low
+    if width > 0:
+        return max(0, math.ceil(math.log10(20) - math.log10(width))) if math.isfinite(width) else 0
+    exponent = _as_written(low).normalize().as_tuple().exponent
+    return max(0, -exponent) if isinstance(exponent, int) else 0
+
+
+def limits_text(low: float, high: float, places: int) -> tuple[str, str]:
+    """Format the limits of an interval, the lower rounded down and the upper up: what is printed holds the interval.
+
+    >>> limits_text(0.1299, 0.1301, 2), limits_text(-0.4, 0.4, 0)
+    (('0.12', '0.14'), ('-1', '1'))
+    """
+    return number_text(low, places, ROUND_FLOOR), number_text(high, places, ROUND_CEILING)
+
+
+def number_text(value: float, places: int, rounding: str = ROUND_HALF_UP) -> str:
+    """Format a number with this many decimals; with an exponent if there would be more than twelve."""
+    number = _as_written(value)
+    if not number.is_finite():
+        return f"{value:f}"
+    rounded = number.quantize(Decimal(1).scaleb(-places), rounding, _LONG)
+    rounded = rounded.copy_abs() if rounded.is_zero() else rounded  # no -0
+    return f"{rounded:,f}" if places <= _MOST_PLACES else f"{rounded.normalize(_LONG):e}"
+
+
+def _as_written(value: float) -> Decimal:
+    """Return a number as Python writes it: 0.3 is not less than 0.3."""
+    return Decimal(value) if isinstance(value, int) else Decimal(repr(float(value)))
 
 
 def _as_decimal(value: Fraction) -> str | None:

@@ -294,13 +294,19 @@ def _spread(*, sample: bool, root: bool) -> Callable[[Any, Scope, int], Aggregat
     return rule
 
 
-def _quantile(node: exp.Expression, scope: Scope, share: exp.Expression, of: exp.Expression) -> Aggregate:
+def _quantile(
+    node: exp.Expression,
+    scope: Scope,
+    share: exp.Expression,
+    of: exp.Expression,
+    definition: Callable[[float], Callable[..., Estimate]] = estimate.quantile,
+) -> Aggregate:
     term, text = _number(of, scope)
     where = compile_term(share, scope)
     if where.nullable or where.low is None or where.low != where.high or not 0 <= where.low <= 1:
         raise QueryRefused("a quantile needs a constant between 0 and 1, such as QUANTILE(age, 0.9).")
     tree = tree_statistic(term, text)
-    return Aggregate(_text(node), (tree,), estimate.quantile(where.low), clipped=_clipping(term, text))
+    return Aggregate(_text(node), (tree,), definition(where.low), clipped=_clipping(term, text))
 
 
 def _median(node: exp.Median, scope: Scope) -> Aggregate:
@@ -311,11 +317,18 @@ def _quantile_call(node: exp.Quantile, scope: Scope) -> Aggregate:
     return _quantile(node, scope, node.args["quantile"], node.this)
 
 
-def _within_group(node: exp.WithinGroup, scope: Scope) -> Aggregate:
+def _within_group(node: exp.WithinGroup, scope: Scope, bits: int) -> Aggregate:
     inner, order = node.this, node.expression.expressions
     if not isinstance(inner, exp.PercentileCont | exp.PercentileDisc) or len(order) != 1 or order[0].args.get("desc"):
         raise QueryRefused("write PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY x).")
-    return _quantile(node, scope, inner.this, order[0].this)
+    if isinstance(inner, exp.PercentileDisc):
+        return _quantile(node, scope, inner.this, order[0].this)
+    whole_rows = bits == _STEP_BITS_OF_ROWS  # rows of people with many count less than once
+
+    def continuous(q: float) -> Callable[..., Estimate]:
+        return estimate.quantile(q, **estimate.between_rows(q, whole_rows=whole_rows))
+
+    return _quantile(node, scope, inner.this, order[0].this, continuous)
 
 
 def _extreme(*, largest: bool) -> Callable[[Any, Scope], Aggregate]:
@@ -414,7 +427,7 @@ _RULES: Mapping[type[exp.Expression], Callable[[Any, Scope, int], Aggregate]] = 
     exp.StddevPop: _spread(sample=False, root=True),
     exp.Median: _without_grid(_median),
     exp.Quantile: _without_grid(_quantile_call),
-    exp.WithinGroup: _without_grid(_within_group),
+    exp.WithinGroup: _within_group,
     exp.Min: _without_grid(_extreme(largest=False)),
     exp.Max: _without_grid(_extreme(largest=True)),
     exp.Mode: _without_grid(_mode),

@@ -1,6 +1,5 @@
 """The answer: a Release that is a table, with an interval beside each number."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from cloister.privacy.number import limits_text, number_text, places_for
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.release import Release
 
@@ -121,19 +121,10 @@ class Answer(Release):
         value, low, high = row[name], row.get(f"{name}_low"), row.get(f"{name}_high")
         if low is None or high is None:
             return _plain(value)
-        digits = _digits([high - low])
-        text = _plain(value) if value is None else f"{value:,.{digits}f}"
-        return f"{text} [{low:,.{digits}f}, {high:,.{digits}f}]"
+        places = places_for(low, high)
+        text = _plain(value) if value is None else number_text(value, places)
+        return f"{text} [{', '.join(limits_text(low, high, places))}]"
 
 
 def _plain(value: Any) -> str:
     return "NULL" if value is None else f"{value:,.4g}" if isinstance(value, float) else str(value)
-
-
-def _digits(widths: Sequence[float]) -> int:
-    """Return the number of decimals appropriate to the width of an interval."""
-    width = max(widths)
-    digits = 0
-    while width and width * 10**digits < 20 and digits < 8:
-        digits += 1
-    return digits

@@ -51,10 +51,13 @@ class Catalog:
         self._whole: dict[tuple[str, tuple[str, ...]], SourceRows] = {}
 
     def seen_by(self, reader: str, views: Mapping[str, str]) -> "Catalog":
-        """Return the catalog of another reader, or through other views: SELECTs of rows by table."""
+        """Return the catalog of another reader, or through other views: SELECTs of rows by table.
+
+        Another reader starts with nothing found: values and bounds are known to the reader whose account paid for them.
+        """
         twin = copy(self)
         twin.reader, twin.views = reader, {name.lower(): sql for name, sql in views.items()}
-        twin._found = dict(self._found)  # values one reader finds are not shared with another
+        twin._found = dict(self._found) if reader == self.reader else {}
         return twin
 
     @property

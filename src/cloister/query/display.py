@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cloister.privacy.loss import Loss
+from cloister.privacy.number import limits_text, number_text, places_for
 from cloister.query.answer import Answer
 
 __all__ = ["FORMATS", "answer_table", "plain_console", "show_answer", "written"]
@@ -66,20 +67,20 @@ def answer_table(answer: Answer) -> Table:
 def _interval(low: float | None, high: float | None, places: int) -> str:
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
         return "none"
-    return f"{_number(low, places)} to {_number(high, places)}"
+    return " to ".join(limits_text(low, high, places))
 
 
 def _places(lows: Sequence[float | None], highs: Sequence[float | None]) -> int:
     """Return the number of decimals that shows two digits of the narrowest interval's half-width."""
     pairs = [(low, high) for low, high in zip(lows, highs, strict=True) if low is not None and high is not None]
     halves = [half for low, high in pairs if 0 < (half := (high - low) / 2) < math.inf]
-    return max(0, min(8, 1 - math.floor(math.log10(min(halves))))) if halves else 0
+    if not halves:  # points, or no limits at all
+        return max((places_for(low, high) for low, high in pairs), default=0)
+    return max(0, 1 - math.floor(math.log10(min(halves))))
 
 
 def _number(value: float | None, places: int) -> str:
-    if value is None or math.isnan(value):
-        return "NULL"
-    return f"{round(value, places) + 0.0:,.{places}f}"  # + 0.0: avoids -0
+    return "NULL" if value is None or math.isnan(value) else number_text(value, places)
 
 
 def _plain(value: Any) -> str:

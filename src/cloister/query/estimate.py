@@ -21,6 +21,7 @@ __all__ = [
     "Leaves",
     "Noisy",
     "Tree",
+    "between_rows",
     "count",
     "deviation",
     "extreme",
@@ -234,24 +235,46 @@ class Tree:
         return rows, margins(self.mechanism, (1.0,), summed, beta) * self.unit
 
 
-def quantile(q: float) -> Callable[[Tree, Fraction], Estimate]:
-    """Estimate the value below which a share q of rows is. The limits are those the noise cannot rule out."""
+def quantile(q: float, *, before: float = 0.0, after: float = 0.0) -> Callable[[Tree, Fraction], Estimate]:
+    """Estimate the value at rank q·n: the smallest that at least a share q of the rows does not exceed.
+
+    The limits are those the noise cannot rule out: below the lower one are fewer rows, and below the upper one are not
+    more. Each has half of the error probability, so that also a value between two rows is held, such as a median.
+
+    Args:
+        q: the share.
+        before, after: how many rows before and after rank q·n another definition may look; see `between_rows`.
+    """
 
     def estimate(tree: Tree, confidence: Fraction) -> Estimate:
         rank, margin = tree.ranks(q, (1 - confidence) / 2)
         margin = margin + tree.unit * _NEARLY  # q of a count is rounded
         risen = np.maximum.accumulate(rank, axis=1)
-        leaf = np.clip((risen < 0).sum(axis=1) - 1, 0, tree.leaves.count - 1)
-        possible = (rank[:, :-1] <= margin[:-1]) & (rank[:, 1:] >= -margin[1:])
         last = tree.leaves.count - 1
-        some = possible.any(axis=1)
-        first = np.where(some, possible.argmax(axis=1), 0)
-        final = np.where(some, last - possible[:, ::-1].argmax(axis=1), last)
+        leaf = np.clip((risen < 0).sum(axis=1) - 1, 0, last)
+        reached, begun = rank[:, 1:] >= -margin[1:] - before, rank[:, :-1] <= margin[:-1] + after
+        first = np.where(reached.any(axis=1), reached.argmax(axis=1), 0)
+        final = np.where(begun.any(axis=1), last - begun[:, ::-1].argmax(axis=1), last)
         if tree.leaves.whole:
             return Estimate(tree.leaves.edge(leaf), tree.leaves.edge(first), tree.leaves.edge(final))
         return Estimate(tree.leaves.edge(leaf + 0.5), tree.leaves.edge(first), tree.leaves.edge(final + 1))
 
     return estimate
+
+
+def between_rows(q: float, *, whole_rows: bool) -> dict[str, float]:
+    """Return how far before and after rank q·n SQL's PERCENTILE_CONT looks.
+
+    It interpolates the rows 1 + ⌊h⌋ and 1 + ⌈h⌉ of n, for h = q·(n - 1). Up to the former there are at least h + 1/b
+    rows, and before the latter at most h + 1 - 1/b, if n is whole and b is the denominator of q. So nothing is to be
+    added for the median. In general there are more than h and fewer than h + 1.
+
+    Args:
+        q: the share.
+        whole_rows: True if every row counts once, so that n is whole.
+    """
+    step = 1 / Fraction(repr(float(q))).denominator if whole_rows else 0.0
+    return {"before": max(0.0, q - step), "after": max(0.0, 1 - q - step)}
 
 
 def extreme(*, largest: bool) -> Callable[[Tree, Fraction], Estimate]:

@@ -19,6 +19,7 @@ from cloister.cli import main
 from cloister.data.hospital import SCHEMA as HOSPITAL
 from cloister.data.hospital import WARDS, hospital
 from cloister.dataset import open as open_source
+from cloister.hub.web.words import cell_text
 from cloister.privacy.errors import BadLoss, BadNumber, QueryRefused
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss, Unit, epsilon, rho
@@ -326,6 +327,33 @@ def test_numbers_have_the_digits_that_their_intervals_deserve():
     assert second.split() == ["0", "-10", "to", "10"]
     fine = {"x": [0.12345], "x_low": [0.12], "x_high": [0.13]}
     assert printed(answer_table(answer(fine, ("x",))))[-1].split() == ["0.1235", "0.1200", "to", "0.1300"]
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "high"),
+    [
+        (2.99807e-07, 3e-07, 3.00176e-07),
+        (99.6, 120.0, 140.4),
+        (1e-20, 2e-20, 3e-20),
+        (0.3, 0.3, 0.3),
+        (-0.4, 0.0, 30.6),
+    ],
+)
+def test_a_printed_interval_holds_the_interval(low, value, high):
+    """In a table, as text, in a notebook and on a page alike."""
+    shown = answer({"x": [value], "x_low": [low], "x_high": [high]}, ("x",))
+    texts = [
+        printed(answer_table(shown))[-1],
+        str(shown).splitlines()[1],
+        re.sub("<.*?>", " ", shown._repr_html_().partition("<td>")[2].partition("</td>")[0]),
+        cell_text({"value": value, "low": low, "high": high}),
+    ]
+    for text in texts:
+        middle, below, above = (float(word) for word in re.findall(r"-?[0-9.]+(?:e[+-][0-9]+)?", text))
+        assert below <= low
+        assert above >= high
+        assert below <= middle <= above
+        assert above - below <= 1.2 * (high - low)
 
 
 def test_a_missing_interval_and_a_missing_value_are_said_plainly():

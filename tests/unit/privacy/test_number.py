@@ -1,6 +1,7 @@
 """Exact numbers: what callers write, and logarithms that err on a chosen side."""
 
 import math
+import random
 from decimal import Context, Decimal
 from fractions import Fraction
 
@@ -11,8 +12,11 @@ from cloister.privacy.errors import BadNumber
 from cloister.privacy.number import (
     exp_down,
     exp_up,
+    limits_text,
     log_down,
     log_up,
+    number_text,
+    places_for,
     rational,
     rounded_down,
     rounded_up,
@@ -132,3 +136,60 @@ def test_a_root_squares_to_at_least_the_number(value):
 )
 def test_a_number_is_shown_exactly_or_marked(value, text):
     assert show(value) == text
+
+
+# Printed limits
+
+
+def intervals():
+    """Intervals of all sizes, around numbers of all sizes."""
+    chance = random.Random("intervals")
+    for _ in range(3000):
+        centre = chance.uniform(-1, 1) * 10 ** chance.uniform(-320, 300)
+        half = chance.choice([abs(centre), 1.0]) * 10 ** chance.uniform(-18, 2)
+        yield centre - half, centre + half
+
+
+def read(text):
+    return Decimal(text.replace(",", ""))
+
+
+def test_a_printed_interval_holds_the_interval_and_is_not_much_wider():
+    for low, high in intervals():
+        places = places_for(low, high)
+        below, above = map(read, limits_text(low, high, places))
+        value = read(number_text((low + high) / 2, places))
+        assert below <= Decimal(repr(low))
+        assert above >= Decimal(repr(high))
+        assert below <= value <= above
+        width = Decimal(repr(high)) - Decimal(repr(low))
+        assert float(above - below) <= float(width) * 1.11, (low, high)
+
+
+@pytest.mark.parametrize("places", [0, 1, 5, 12, 13, 40])
+def test_limits_are_rounded_outwards_whatever_the_number_of_decimals(places):
+    for low, high in intervals():
+        below, above = map(read, limits_text(low, high, places))
+        assert below <= Decimal(repr(low)) <= Decimal(repr(high)) <= above
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "texts"),
+    [
+        (2.99807e-07, 3.00176e-07, ("0.00000029980", "0.00000030018")),
+        (100.2, 146.1, ("100", "147")),
+        (-0.004, 0.004, ("-0.0040", "0.0040")),
+        (0.3, 0.3, ("0.3", "0.3")),
+        (5.0, 5.0, ("5", "5")),
+        (0.0, 0.0, ("0", "0")),
+        (0, 12345, ("0", "12,345")),
+        (2**60 + 1, 2**60 + 1, (f"{2**60 + 1:,}",) * 2),
+        (1e-30, 2e-30, ("1e-30", "2e-30")),
+        (5e-324, 5e-324, ("5e-324", "5e-324")),
+        (-math.inf, math.inf, ("-inf", "inf")),
+        (1.0, math.inf, ("1", "inf")),
+        (np.float64(0.25), np.float64(0.5), ("0.25", "0.50")),
+    ],
+)
+def test_limits_are_written_with_the_digits_that_count(low, high, texts):
+    assert limits_text(low, high, places_for(low, high)) == texts

@@ -12,7 +12,7 @@ from cloister.dataset import open as open_dataset
 from cloister.learn import LogisticRegression
 from cloister.privacy.errors import BadSchema, OverBudget, QueryRefused
 from cloister.privacy.ledger import Ledger, verify
-from cloister.privacy.loss import Loss, rho
+from cloister.privacy.loss import Loss, epsilon, rho
 from cloister.privacy.noise import SeededSource
 from cloister.query.analyst import Analyst
 from cloister.query.answer_cache import AnswerCache, made_release
@@ -259,3 +259,62 @@ def test_a_model_does_not_learn_from_a_column_that_a_view_hides_and_spends_nothi
     with pytest.raises(BadSchema, match=r"there is no column visits\.age"):
         model.fit(seen, target="readmitted", features=["age"])
     assert visits.account.spent.amount == 0
+
+
+# What was found
+
+
+FREE = {
+    "unit": {"name": "p", "max_rows": 1},
+    "tables": {"t": {"unit": "p", "columns": {"w": {"type": "text"}, "x": {"type": "real"}}}},
+}
+
+
+@pytest.fixture
+def free(ledger):
+    """Two words and numbers without bounds, which must be found."""
+    rows = {
+        "p": list(range(2000)),
+        "w": ["club" if i % 2 else "other" for i in range(2000)],
+        "x": [100.0 + i % 50 for i in range(2000)],
+    }
+    budget = epsilon(90, delta="1e-5")
+    with open_dataset(pa.table(rows), schema=FREE, budget=budget, ledger=ledger) as free:
+        yield free
+
+
+def find_both(dataset: Dataset) -> None:
+    dataset.find_keys("t.w", spend=epsilon(1, delta="1e-8"))
+    dataset.find_bounds("t.x", spend=rho("0.05"))
+
+
+def known(dataset: Dataset) -> tuple[object, object]:
+    columns = dataset.columns("t")
+    return columns["w"].values, columns["x"].low
+
+
+@pytest.mark.parametrize("finder", ["the owner", "another reader"])
+def test_what_others_found_is_unknown_to_a_reader_until_paid_for(free, finder):
+    ada, bob = reader(free, "ada", epsilon(20, delta="1e-6")), reader(free, "bob", epsilon(20, delta="1e-6"))
+    before = free if finder == "the owner" else free.asked_by(ada)
+    find_both(before)
+    assert known(before)[0] == ("club", "other")
+    of_bob = before.asked_by(bob)
+    for twin in (of_bob, of_bob.through({}), before.through({}).asked_by(bob)):
+        assert known(twin) == (None, None)
+        with pytest.raises(QueryRefused):
+            twin.sql("SELECT w, SUM(x) FROM t GROUP BY w", spend=rho("0.001"))
+    assert bob.account.spent.amount == 0
+    find_both(of_bob)
+    assert bob.account.spent.amount > rho("0.05").amount
+    assert known(of_bob)[0] == ("club", "other")
+    assert of_bob.sql("SELECT w, SUM(x) FROM t GROUP BY w", spend=rho("0.001")).column("w") == ["club", "other", None]
+
+
+def test_what_a_reader_found_stays_known_to_that_reader_alone(free):
+    ada, bob = reader(free, "ada", epsilon(20, delta="1e-6")), reader(free, "bob", epsilon(20, delta="1e-6"))
+    of_ada = free.asked_by(ada)
+    find_both(of_ada)
+    assert known(of_ada.asked_by(ada)) == known(of_ada.through({})) == known(of_ada) != (None, None)
+    for twin in (free, free.asked_by(bob), of_ada.asked_by(None), of_ada.asked_by(bob).asked_by(None)):
+        assert known(twin) == (None, None)

@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from typing import Any
 
+from cloister.privacy import number
 from cloister.privacy.loss import Loss
-from cloister.privacy.number import show
+from cloister.privacy.number import limits_text, places_for, show
 
 __all__ = ["FILTERS", "cell_text", "column_digits", "group_text", "loss_text", "number_text"]
 _TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # text direction
@@ -53,38 +54,33 @@ def number_text(value: Any, digits: int | None = None) -> str:
     if isinstance(value, int) and digits is None:
         return f"{value:,}"
     if isinstance(value, int | float):
-        return f"{value:,.{digits}f}" if digits is not None else f"{value:,.4g}"
+        return number.number_text(value, digits) if digits is not None else f"{value:,.4g}"
     return str(value)
 
 
 def cell_text(cell: Mapping[str, Any], places: int | None = None) -> str:
-    """Format a number with its interval: 123 [100, 146], with the decimals that the interval justifies.
+    """Format a number with its interval: 123 [100, 147], with the decimals that the interval justifies.
+
+    The limits are rounded outwards.
 
     Args:
         cell: value, low and high.
         places: the number of decimals, where a column should have the same in every row.
     """
     value, low, high = cell.get("value"), cell.get("low"), cell.get("high")
-    if low is None or high is None or not all(_number(number) for number in (value, low, high)):
+    if low is None or high is None or not all(_number(each) for each in (value, low, high)):
         return number_text(value)
-    places = digits(high - low) if places is None else places
-    return f"{number_text(value, places)} [{number_text(low, places)}, {number_text(high, places)}]"
+    places = places_for(low, high) if places is None else places
+    return f"{number_text(value, places)} [{', '.join(limits_text(low, high, places))}]"
 
 
 def column_digits(cells: Iterable[Mapping[str, Any]]) -> int | None:
     """Return the decimals for a whole column: those of its middle interval; None if there is none."""
-    widths = sorted(
-        cell["high"] - cell["low"] for cell in cells if _number(cell.get("low")) and _number(cell.get("high"))
+    intervals = sorted(
+        ((cell["low"], cell["high"]) for cell in cells if _number(cell.get("low")) and _number(cell.get("high"))),
+        key=lambda ends: float(ends[1] - ends[0]),
     )
-    return digits(widths[len(widths) // 2]) if widths else None
-
-
-def digits(width: float) -> int:
-    """Return the decimals that an interval of that width justifies."""
-    places = 0
-    while width and abs(width) * 10**places < 20 and places < 8:
-        places += 1
-    return places
+    return places_for(*intervals[len(intervals) // 2]) if intervals else None
 
 
 def group_text(value: Any) -> str:

@@ -90,7 +90,7 @@ def test_markup_in_a_group_stays_text() -> None:
 @pytest.mark.parametrize(
     ("value", "low", "high", "text"),
     [
-        (123.4, 100.2, 146.1, "123 [100, 146]"),
+        (123.4, 100.2, 146.1, "123 [100, 147]"),
         (5.0217, 4.6, 5.4, "5.02 [4.60, 5.40]"),
         (1234567.0, 1234000.0, 1235000.0, "1,234,567 [1,234,000, 1,235,000]"),
         (5.0, None, None, "5"),
@@ -104,7 +104,7 @@ def test_a_number_is_written_as_exactly_as_its_interval_allows(value: Any, low: 
 def test_a_column_has_the_same_decimals_in_every_row() -> None:
     cells = [cell(8.7, 12.9), cell(7.5, 8.6), cell(1.6, 5.0)]
     places = column_digits(cells)
-    assert [cell_text(one, places) for one in cells] == ["8.7 [-4.2, 21.6]", "7.5 [-1.1, 16.1]", "1.6 [-3.4, 6.6]"]
+    assert [cell_text(one, places) for one in cells] == ["8.7 [-4.3, 21.6]", "7.5 [-1.1, 16.1]", "1.6 [-3.4, 6.6]"]
 
 
 def test_losses_times_and_groups_are_written_for_people() -> None:
