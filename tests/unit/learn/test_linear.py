@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
@@ -11,6 +12,7 @@ from sklearn.linear_model import Ridge as PlainRidge
 from sklearn.pipeline import make_pipeline
 
 import cloister as cl
+from cloister.data.schema import Schema
 from cloister.learn.linear_model.least_squares import solve
 from cloister.learn.linear_model.moments import Moments, Reach, exact_product, symmetric
 from cloister.learn.linear_model.regression import LinearRegression, Ridge
@@ -67,7 +69,9 @@ def test_with_hardly_any_noise_standard_errors_are_the_usual_ones(tmp_path: Path
     design = np.column_stack([rows, np.ones(len(rows))])
     residual = y - fitted.predict(rows)
     usual = np.sqrt(residual.var() * np.diag(np.linalg.inv(design.T @ design)))
-    assert fitted.standard_errors_ == pytest.approx(usual, rel=0.1)  # rows far out count a little less
+    # Rows far out count a little less; a fifth of the error probability is for what is known with noise only.
+    assert (usual < fitted.standard_errors_).all()
+    assert fitted.standard_errors_ == pytest.approx(1.1 * usual, rel=0.1)
     assert fitted.confidence_intervals(0.5).shape == (4, 2)
 
 
@@ -108,6 +112,104 @@ def test_intervals_hold_the_truth_as_often_as_they_say(tmp_path: Path, n: int, d
     assert np.mean(hits) < 0.985 or n < 20_000  # with fewer rows some directions count as unknown
 
 
+SETTINGS = {  # rows, slopes, intercept, deviation of the errors, bounds of the target, spend
+    "y'y hidden, pure": (500, [0.2], 0.1, 0.1, 1, cl.epsilon(10)),
+    "y'y hidden, wide target": (500, [0.2], 0.1, 0.1, 2, cl.rho(5)),
+    "five features": (500, [0.1, -0.1, 0.05, 0.15, -0.15], 0.1, 0.1, 1, cl.epsilon(10)),
+    "few rows, small errors": (100, [0.1, -0.2], 0.1, 0.02, 1, cl.epsilon(372)),
+    "many rows": (5000, [0.2, -0.1], 0.1, 0.04, 1, cl.epsilon(2)),
+    "hardly any rows": (12, [0.3, 0.1], 0.1, 0.1, 1, cl.rho(10**5)),
+    "intercept at the edge": (500, [0.1], 0.85, 0.03, 1, cl.epsilon(3)),
+    "mostly noise": (300, [0.3], -0.2, 0.05, 1, cl.rho("0.05")),
+}
+
+
+@pytest.mark.parametrize(
+    ("setting", "kind"),
+    [*((setting, LinearRegression) for setting in SETTINGS), ("y'y hidden, pure", Ridge), ("many rows", Ridge)],
+)
+def test_intervals_allow_for_the_noise_on_the_residual_variance(tmp_path: Path, setting: str, kind: type) -> None:
+    n, slopes, constant, deviation, end, spend = SETTINGS[setting]
+    book, hits, random = cl.Ledger.in_folder(tmp_path), [], np.random.default_rng(0)
+    for seed in range(120):
+        rows = random.uniform(-0.5, 0.5, (n, len(slopes)))
+        exact = rows @ slopes + constant
+        more = {"bounds": (-0.5, 0.5), "target_bounds": (-end, end), "ledger": book, "random_state": seed}
+        fitted = model(tmp_path, spend, kind, **more).fit(rows, exact + deviation * random.normal(size=n))
+        truth = np.append(slopes, constant)
+        if kind is Ridge:  # what the penalty makes of the same rows without errors
+            clear = model(tmp_path, GENEROUS, kind, **more).fit(rows, exact)
+            truth = np.append(clear.coef_, clear.intercept_)
+        low, high = fitted.confidence_intervals(0.95).T
+        hits.append((low <= truth) & (truth <= high))
+    # Measured with thousands: 97 % or more for each. 108 of 120 at 97 %: less than one in a million.
+    assert np.mean(hits, axis=0).min() >= 0.9
+
+
+@pytest.mark.parametrize("pure", [False, True], ids=["normal", "laplace"])
+def test_intervals_of_every_confidence_hold_the_truth_whatever_part_of_the_error_dominates(pure: bool) -> None:
+    random, confidences = np.random.default_rng(1), (0.5, 0.9, 0.95, 0.99)
+    for noise in [(0.5, 0.5, 30.0), (0.5, 10.0, 0.5), (30.0, 0.5, 0.5), (10.0, 5.0, 2.0), (0.01, 0.01, 0.01)]:
+        for n, beta in [(400, [0.3, -0.2, 0.1]), (3000, [0.05, 0.45])]:
+            hits = []
+            for _ in range(250):
+                rows = np.column_stack([random.uniform(-0.5, 0.5, (n, len(beta) - 1)), np.ones(n)])
+                y = rows @ beta + 0.05 * random.normal(size=n)
+                draw = random.laplace if pure else random.normal
+                xx, xy, yy = (
+                    part + draw(scale=scale / (np.sqrt(2) if pure else 1), size=part.shape)
+                    for part, scale in zip((rows.T @ rows, rows.T @ y, np.array(y @ y)), noise, strict=True)
+                )
+                moments = Moments(np.triu(xx) + np.triu(xx, 1).T, xy, float(yy), noise, pure)
+                fit = solve(moments, np.zeros(len(beta)))
+                errors = fit.errors.of(np.eye(len(beta)))
+                away = np.abs(fit.coefficients - beta)
+                hits.append([away <= errors.margins(confidence) for confidence in confidences])
+            assert (np.mean(hits, axis=0).min(axis=1) >= np.array(confidences) - 0.03).all(), (noise, n)
+
+
+def test_intervals_from_a_dataset_hold_the_truth(tmp_path: Path) -> None:
+    columns = {"x": {"type": "real", "bounds": [-0.5, 0.5], "nullable": False},
+               "y": {"type": "real", "bounds": [-2, 2], "nullable": False}}  # fmt: skip
+    schema = Schema.load({"unit": "row", "tables": {"t": {"columns": columns}}})
+    hits, random = [], np.random.default_rng(3)
+    for seed in range(40):
+        x = random.uniform(-0.5, 0.5, 500)
+        rows = pa.table({"x": x, "y": 0.2 * x + 0.1 + 0.1 * random.normal(size=500)})
+        with cl.open(rows, schema=schema, budget=cl.rho(10), ledger=tmp_path / str(seed)) as ds:
+            fitted = LinearRegression(cl.rho(5), random_state=seed).fit(ds, target="y", features=["x"])
+        low, high = fitted.confidence_intervals(0.95).T
+        hits.append((low <= [0.2, 0.1]) & (high >= [0.2, 0.1]))
+    assert np.mean(hits, axis=0).min() >= 0.85
+
+
+def test_intervals_hold_a_line_without_errors_that_only_rounding_moves(tmp_path: Path) -> None:
+    rows = np.random.default_rng(2).uniform(-0.5, 0.5, (50_000, 1))
+    fitted = model(tmp_path, bounds=(-0.5, 0.5), target_bounds=(-1, 1)).fit(rows, 0.237 * rows[:, 0] + 0.1113)
+    low, high = fitted.confidence_intervals(0.95).T
+    assert (low <= [0.237, 0.1113]).all()
+    assert (high >= [0.237, 0.1113]).all()
+    assert (high - low).max() < 0.002
+
+
+def test_intervals_hold_where_columns_are_dependent_and_all_coefficients_are_large(tmp_path: Path) -> None:
+    random = np.random.default_rng(4)
+    rows = np.eye(8)[random.integers(0, 8, 4000)]
+    y = rows @ np.full(8, 0.9) + 0.05 * random.normal(size=4000)  # in truth the intercept is 0
+    for seed in range(10):
+        fitted = model(tmp_path, cl.rho(1), target_bounds=(-1, 1), random_state=seed).fit(rows, y)
+        low, high = fitted.confidence_intervals(0.95).T
+        assert (low <= [*[0.9] * 8, 0]).all()
+        assert (high >= [*[0.9] * 8, 0]).all()
+
+
+def test_a_model_from_an_older_file_gives_no_intervals_that_are_too_narrow(tmp_path: Path) -> None:
+    fitted = model(tmp_path).fit(*sample(100, 2, 0)[:2])
+    del fitted._errors
+    with pytest.raises(BadInput, match="earlier version"):
+        fitted.confidence_intervals()
+
+
 def test_where_the_design_says_nothing_intervals_are_wide_and_predictions_good(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     kind = rng.integers(0, 4, 20_000)
@@ -115,7 +217,7 @@ def test_where_the_design_says_nothing_intervals_are_wide_and_predictions_good(t
     y = np.array([0.2, 0.4, 0.6, 0.8])[kind] + 0.3 * rows[:, 4] + 0.05 * rng.normal(size=20_000)
     fitted = model(tmp_path, cl.rho("0.02")).fit(rows, y)
     errors = fitted.standard_errors_
-    assert errors[4] < 0.02 < 0.1 < errors[:4].min()
+    assert errors[4] < 0.06 < 0.5 < errors[:4].min()
     assert fitted.score(rows, y) > 0.9
 
 

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from cloister.privacy.errors import BadInput, BadSchema
 
 __all__ = ["Categories", "attempt", "category", "number", "numbers_in"]
 
+T = TypeVar("T")
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -50,7 +51,7 @@ def category(cell: Any) -> str | float | None:
     return attempt(lambda: _category(_bare(cell)))
 
 
-def attempt(read: Callable[[], Any]) -> Any:
+def attempt(read: Callable[[], T]) -> T | None:
     """Return what a conversion returns; None if it fails: no cell may make a fit fail.
 
     A foreign type may raise anything: polars panics with an error that is no Exception.

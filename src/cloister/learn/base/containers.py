@@ -271,7 +271,7 @@ def _from_pandas(series: Any, argument: str) -> NDArray[Any]:
     if isinstance(array, arrays.StringArray) or kind.name in ("str", "string"):
         return np.asarray(array.to_numpy(dtype=object))
     if kind.name == "category":  # categories are mostly inferred from the cells, so their type is not declared
-        return np.append(_items(array.categories), None)[np.asarray(array.codes)]
+        return np.asarray(_objects([*_items(array.categories), None])[np.asarray(array.codes)])
     if isinstance(array, arrays.SparseArray):
         return _array(np.asarray(array.to_dense()), argument)
     if isinstance(array, arrays.DatetimeArray | arrays.PeriodArray | arrays.IntervalArray):

@@ -275,12 +275,16 @@ class Moments:
         xx: features and, last, the constant.
         xy, yy: with the target.
         noise: standard deviations of the noise on each number of xx, xy and yy.
+        pure: True if it is Laplace noise.
+        grid: the most by which a cell was rounded.
     """
 
     xx: Floats
     xy: Floats
     yy: float
     noise: tuple[float, float, float]
+    pure: bool = False
+    grid: float = 0.0
 
     @property
     def rows(self) -> float:

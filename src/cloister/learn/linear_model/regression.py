@@ -27,7 +27,7 @@ from cloister.learn.base.inputs import (
 from cloister.learn.base.integer_rows import weighted
 from cloister.learn.base.private_data import read_relation
 from cloister.learn.linear_model.engine_moments import EngineDesign
-from cloister.learn.linear_model.least_squares import Fit, adaptive_ridge, solve, trimmed
+from cloister.learn.linear_model.least_squares import CoefficientErrors, Fit, adaptive_ridge, solve, trimmed
 from cloister.learn.linear_model.moments import SHARE, Floats, Moments, Reach, cautious_length, once, probe_scale
 from cloister.learn.linear_model.regression_rows import (
     Regression,
@@ -51,6 +51,7 @@ _SOLVERS: dict[str, Callable[[Moments, Floats], Fit]] = {
 }
 _FINDING = Fraction(1, 10)
 _FARTHEST = 1.15
+_SURE = NormalDist().inv_cdf(0.975)
 
 
 class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
@@ -69,11 +70,12 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
 
     Attributes:
         coef_, intercept_: as in scikit-learn; from a dataset, one coefficient for each name in `feature_names_in_`.
-        standard_errors_: those of the coefficients and, last, of the intercept; sampling error and noise together. They
-            assume errors of one variance. The part of a coefficient hidden by noise is assumed to be at most half the
-            target's range over the feature's range: where bounds are far wider than the rows and a slope is steeper
-            than that, they are too small, and the coefficient is shrunk to zero. Give narrower bounds, or
-            `bounds="find"`. None for the methods that have no theory for them.
+        standard_errors_: those of the coefficients and, last, of the intercept; sampling error, noise and shrinkage
+            together, so that ± 1.96 of them holds the true coefficient with 95 % or more: they allow for the noise on
+            the residual variance too. They assume errors of one variance. The part of a coefficient hidden by noise is
+            assumed to be at most half the target's range over the feature's range: where bounds are far wider than the
+            rows and a slope is steeper than that, they are too small, and the coefficient is shrunk to zero. Give
+            narrower bounds, or `bounds="find"`. None for the methods that have no theory for them.
         expected_score_: the R² that the released moments imply.
         n_rows_: approximate number of rows, as released.
         release_, loss_: the release with its receipt, and the loss charged.
@@ -213,18 +215,24 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
     def _keep(self, model: Regression, box: Box) -> None:
         self._box = box
         self.coef_, self.intercept_ = model.coefficients, model.intercept
-        self.covariance_ = model.covariance
-        self.standard_errors_ = None if model.covariance is None else np.sqrt(np.diag(model.covariance))
+        self._errors = model.errors
+        self.standard_errors_ = None if model.errors is None else model.errors.margins(0.95) / _SURE
         self.expected_score_, self.n_rows_ = model.score, model.rows
         self._target_ends = model.ends
 
     def confidence_intervals(self, confidence: float = 0.95) -> Floats:
-        """Return lower and upper limits of the coefficients and, last, of the intercept. Post-processing."""
+        """Return lower and upper limits of the coefficients and, last, of the intercept. Post-processing.
+
+        Each holds by itself with this confidence or more.
+        """
         if not 0 < confidence < 1:
             raise BadProbability("confidence must lie strictly between 0 and 1. Write 0.95.")
         if self.standard_errors_ is None:
             raise BadInput(f"{self.method} has no standard errors. Use method='moments'.")
-        margin = NormalDist().inv_cdf((1 + confidence) / 2) * self.standard_errors_
+        errors: CoefficientErrors | None = getattr(self, "_errors", None)
+        if errors is None:
+            raise BadInput("a file of an earlier version has standard errors that were too small. Fit the model again.")
+        margin = errors.margins(confidence)
         middle = np.append(self.coef_, self.intercept_)
         return np.column_stack([middle - margin, middle + margin])
 
@@ -248,7 +256,9 @@ class Ridge(LinearRegression):
         alpha: the penalty, public; the noise adds what it makes necessary.
         spend, bounds, data_norm, target_bounds, method, fill, ledger, account, random_state: see `LinearRegression`.
 
-    Standard errors refer to the ridge solution of the population, which is the estimand.
+    Standard errors refer to the ridge coefficients of the same rows without errors in the target. A row farther from
+    the mean than 1.15 times the spread counts less in the fit, and the penalty so much more: a strong penalty shrinks
+    coefficients more than scikit-learn's, and standard errors do not include that.
 
     Privacy: as `LinearRegression`.
     """

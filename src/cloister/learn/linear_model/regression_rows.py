@@ -11,7 +11,7 @@ import numpy as np
 from cloister.learn.base.frame import Frame, squares
 from cloister.learn.base.inputs import read_box
 from cloister.learn.base.integer_rows import ROW_BITS, on_grid
-from cloister.learn.linear_model.least_squares import Fit
+from cloister.learn.linear_model.least_squares import CoefficientErrors, Fit
 from cloister.learn.linear_model.moments import (
     Floats,
     Moments,
@@ -33,7 +33,7 @@ class Regression:
 
     Attributes:
         coefficients, intercept: for the unscaled features.
-        covariance: that of the error of both; None where theory gives none.
+        errors: those of both; None where theory gives none.
         score: the expected R².
         rows: approximate number of rows.
         ends: the target's public bounds, which predictions are clipped to.
@@ -41,7 +41,7 @@ class Regression:
 
     coefficients: Floats
     intercept: float
-    covariance: Floats | None
+    errors: CoefficientErrors | None
     score: float
     rows: float
     ends: tuple[float, float]
@@ -135,12 +135,15 @@ def release_regression(
 
         xx, xy, square, noise = release_together(meter, every, reach, d, budget.loss)
         return Moments(xx * unit, xy * unit, square * unit, (noise * unit,) * 3)
-    # About half for products of features, half for those with the target, a little for the target's square.
-    shares = (Fraction(49, 100), Fraction(49, 100), Fraction(2, 100))
+    # Half for products of features, half for those with the target, and a little for the target's square: with less,
+    # intervals are wide, since they must allow for its noise.
+    shares = (Fraction(47, 100), Fraction(47, 100), Fraction(6, 100))
     xx, first = release_matrix(meter, lambda: look()[:d, :d], reach.matrix, budget.part(shares[0]))
     xy, second = release_sums(meter, lambda: look()[:d, d], reach.vector, budget.part(shares[1]))
     yy, third = release_sums(meter, lambda: look()[d:, d], reach.number, budget.part(shares[2]))
-    return Moments(xx * unit, xy * unit, float(yy[0]) * unit, (first * unit, second * unit, third * unit))
+    deviations = first * unit, second * unit, third * unit
+    # A cell is rounded twice, each time by less than one: the target's largest integer is one half.
+    return Moments(xx * unit, xy * unit, float(yy[0]) * unit, deviations, budget.pure, 1 / reach.target)
 
 
 def in_units(moments: Moments, fit: Fit, scaled: tuple[Floats, Floats], ends: tuple[float, float]) -> Regression:
@@ -160,7 +163,7 @@ def in_units(moments: Moments, fit: Fit, scaled: tuple[Floats, Floats], ends: tu
     return Regression(
         raw[:-1],
         float(raw[-1] + middle),
-        None if fit.covariance is None else back @ fit.covariance @ back.T,
+        None if fit.errors is None else fit.errors.of(back),
         float(np.clip(1 - fit.residual / spread, 0.0, 1.0)),
         moments.rows,
         ends,
