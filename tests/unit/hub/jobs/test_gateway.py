@@ -413,14 +413,14 @@ def test_every_decision_is_written_down_and_why_shows_that_decision(hospital_hub
 
 
 def test_no_module_of_the_web_refuses_without_writing_it_down():
-    """`Verdict.require` is called by `policy.recorded`, and by workers, whose jobs end with an entry of their own."""
+    """`Verdict.require` is called by `policy.decision_log`, and by workers, whose jobs end with an entry of their own."""
     root = Path(gateway.__file__).parents[1]
     callers = {
         str(path.relative_to(root))
         for path in root.rglob("*.py")
         if re.search(r"\w*verdict\w*\.require\(\)|Verdict\.require\b", path.read_text(encoding="utf-8"))
     }
-    assert callers == {"policy/recorded.py", "jobs/authorise.py"}
+    assert callers == {"policy/decision_log.py", "jobs/authorise.py"}
 
 
 amounts = st.sampled_from(["0.001", "0.004", "0.01", "0.02", "0.05", "0.1", "0.3"])

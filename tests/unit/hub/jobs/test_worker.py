@@ -175,7 +175,7 @@ def test_a_place_says_who_could_see_rows():
     sights = {one.who: one.rows for one in TRUST_MODELS["curator"].sights}
     assert sights["data users"] is False
     assert sights["the hub's workers"] is True
-    assert sights["whoever is root on the hub's machine"] is True
+    assert sights["anyone who is root on the hub's machine"] is True
 
 
 def test_a_dataset_whose_policy_does_not_hold_is_not_here_for_others(hospital_hub):
