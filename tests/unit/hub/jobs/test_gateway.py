@@ -413,7 +413,7 @@ def test_every_decision_is_written_down_and_why_shows_that_decision(hospital_hub
 
 
 def test_no_module_of_the_web_refuses_without_writing_it_down():
-    """`Verdict.require` is called by `policy.decision_log`, and by workers, whose jobs end with an entry of their own."""
+    """`Verdict.require` is called by `policy.decision_log`, and by workers, whose jobs end with an entry."""
     root = Path(gateway.__file__).parents[1]
     callers = {
         str(path.relative_to(root))
