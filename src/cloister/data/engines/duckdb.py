@@ -30,6 +30,7 @@ from cloister.data.engines.engine import DialectName, failing_quietly
 from cloister.data.schema import Table, internal
 from cloister.data.views import file_columns, frame_columns, readable, unit_families
 from cloister.privacy.errors import BadSchema, BadSource
+from cloister.privacy.signing import fingerprint
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,7 +60,8 @@ _CSV = (
 # may fail, so files that need one are read by Arrow.
 _PARQUET = "union_by_name = true, hive_types_autocast = false, utf8_validation = 'replace'"
 _PARQUET_TYPES = "SELECT DISTINCT name, duckdb_type, COALESCE(logical_type, converted_type, '') FROM parquet_schema({})"
-_tried: set[str] = set()  # statements that read made-up rows without failing
+_tried: set[str] = set()  # digests of statements that read made-up rows without failing
+_MOST_TRIED = 100_000
 _UNTYPED = '"NULL"'
 # At which values a reader of a declared type might fail: its ends, and what is not a number.
 _BITS = {
@@ -314,9 +316,11 @@ class DuckDB:
             ]
             parts = parts or [_select({name: "CAST(NULL AS VARCHAR)"}, "(VALUES (1))", self._say)]
             reading[name] = read(f"({' UNION ALL '.join(parts)})").replace(self._say.name(name), '"x"')
-        untried = set(reading.values()) - _tried
+        untried = {sql for sql in reading.values() if fingerprint(sql) not in _tried}
         failing = {sql for sql in untried if fails([sql])} if untried and fails(untried) else set()
-        _tried.update(untried - failing)
+        if len(_tried) > _MOST_TRIED:
+            _tried.clear()
+        _tried.update(map(fingerprint, untried - failing))
         return [name for name, sql in reading.items() if sql in failing]
 
     @failing_quietly("DuckDB")
