@@ -21,7 +21,10 @@ def receipt() -> None:
 def show(file: Path) -> None:
     """Print what a receipt says. It proves nothing until it is verified."""
     text = file.read_bytes()
-    click.echo(receipts.words(receipts.read(text)) if receipts.is_of_survey(text) else str(Receipt.parse(text)))
+    if receipts.is_of_survey(text):
+        click.echo(receipts.words(receipts.read(text)))
+    else:
+        click.echo("\n\n".join(map(str, _receipts(text))))
 
 
 @receipt.command()
@@ -31,9 +34,15 @@ def verify(file: Path, key: str) -> None:
     """Check a receipt against the owner's public key, which you must have from elsewhere."""
     text = file.read_bytes()
     if receipts.is_of_survey(text):
-        summary = receipts.words(proof.verify(text, PublicKey.load(key)))
-    else:
-        parsed = Receipt.parse(text)
-        parsed.verify(PublicKey.load(key))
-        summary = str(parsed)
-    click.echo(f"{summary}\n\nThe receipt is genuine.")
+        click.echo(f"{receipts.words(proof.verify(text, PublicKey.load(key)))}\n\nThe receipt is genuine.")
+        return
+    parsed = _receipts(text)
+    for each in parsed:
+        each.verify(PublicKey.load(key))
+    genuine = "The receipt is genuine." if len(parsed) == 1 else f"All {len(parsed)} receipts are genuine."
+    click.echo("\n\n".join([*map(str, parsed), genuine]))
+
+
+def _receipts(text: bytes) -> list[Receipt]:
+    """Return the receipts in a file, one on each line: a job with several charges has several."""
+    return [Receipt.parse(line) for line in text.splitlines() if line.strip()] or [Receipt.parse(text)]

@@ -168,6 +168,7 @@ def _error(plan: Plan) -> float:
     errors = [expected_error(plan, aggregate) for aggregate in plan.question.aggregates]
     if None in errors:
         raise QueryRefused(
-            "the error of this question cannot be told beforehand. Say spend=..., or give `rows` in the schema."
+            "the error of MIN, MAX, MEDIAN, quantiles and MODE is not known before the answer, nor that of averages "
+            "without `rows` in the schema. Say spend=..."
         )
     return max(error for error in errors if error is not None)

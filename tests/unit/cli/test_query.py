@@ -161,6 +161,17 @@ def test_a_receipt_is_saved_and_verifies(folder):
     free = run("query", "visits.csv", COUNT, "--spend", "rho 0.1", "--receipt", "free.json", "--version", "2025")
     assert "no new receipt" in free.stderr
     assert not (folder / "free.json").exists()
+    # A job of a hub with two charges has two receipts, one on each line.
+    line = (folder / "r.json").read_text().strip()
+    (folder / "both.json").write_text(f"{line}\n{line}\n")
+    (folder / "bad.json").write_text(f"{line}\n{line.replace('2025', '2026')}\n")
+    with Ledger.in_folder("books") as book:
+        both, bad = (
+            run("receipt", "verify", name, "--key", str(book.key.public)) for name in ("both.json", "bad.json")
+        )
+    assert "All 2 receipts are genuine." in both.stdout
+    assert bad.exit_code == 1
+    assert "genuine" not in bad.stdout
 
 
 def test_accuracy_first_pays_the_cheapest_loss_up_to_what_may_be_spent(folder):

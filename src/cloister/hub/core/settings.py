@@ -42,7 +42,7 @@ class Settings:
     lock_minutes: int = _setting(15, "for how long it is locked")
     requests_per_minute: int = _setting(600, "how many requests one person or address may make a minute")
     answers_per_minute: int = _setting(
-        600, "how many requests for surveys one address may make a minute; no address is kept"
+        2_000, "how many requests for surveys one address may make a minute; no address is kept"
     )
     survey_batch: int = _setting(20, "how many new survey answers are shown at once, at least; fewer are held back")
     upload_gb: int = _setting(10, "how large an upload may be, in GB")

@@ -71,6 +71,8 @@ def read_relation(
     relation: PrivateTable = data.relation(table, tuple(columns))
     for column in relation.columns.values():
         if not (_usable(column) or (unbounded and is_number(column))):
+            if column.type in ("date", "timestamp"):
+                raise BadSchema(f"{column.name} is a {column.type}: models take numbers, booleans and categories.")
             raise BadSchema(f"{column.name} has neither public bounds nor categories. Give them in the schema.")
         if column.bounds is not None and is_number(column):
             _check_bounds(column)

@@ -92,7 +92,10 @@ class Rules:
         """
         for word in (name,) if analyst is None else (name, analyst):
             if not isinstance(word, str) or not _NAME.fullmatch(word):
-                raise BadName(f"an account is named by up to 200 letters, digits or . _ - : /, got {word!r:.40}.")
+                raise BadName(
+                    f"an account is named by up to 200 letters, digits or . _ - : /, got {word!r:.40}. Give another "
+                    "name: cl.open(..., name=...), or --name."
+                )
         if not isinstance(budget, Loss) or not 0 < budget.amount <= _LARGEST_BUDGET:
             raise BadLoss(f"a budget is a loss of more than 0 and at most {_LARGEST_BUDGET}. Write epsilon(1).")
         share = rational(delta_for_spends, "delta_for_spends")

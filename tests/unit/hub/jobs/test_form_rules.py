@@ -9,7 +9,16 @@ import pytest
 import cloister as cl
 from cloister.client import wire
 from cloister.hub.jobs.job_types import KINDS, Planned, kind_of
-from cloister.privacy.errors import BadForm, BadLoss, BadNumber, BadProbability, BadSchema, NotHere, QueryRefused
+from cloister.privacy.errors import (
+    BadForm,
+    BadLoss,
+    BadNumber,
+    BadProbability,
+    BadSchema,
+    NotHere,
+    OverBudget,
+    QueryRefused,
+)
 from cloister.privacy.loss import Loss, rho
 
 SCHEMA = {
@@ -79,7 +88,9 @@ def test_a_question_is_read_with_its_spend_or_its_error():
         "confidence": "0.95",
     }
     both = query.parse({"sql": sql, "spend": "rho 0.01", "within": 5, "confidence": 0.9})
-    assert both == {"sql": sql, "within": "5", "confidence": "0.9"}
+    assert both == {"sql": sql, "spend": "rho 0.01", "within": "5", "confidence": "0.9"}
+    alone = query.parse({"sql": sql, "spend": "", "within": 5})
+    assert alone == {"sql": sql, "within": "5", "confidence": "0.95"}
 
 
 @pytest.mark.parametrize(
@@ -140,6 +151,14 @@ def test_within_finds_the_spend(data):
     planned = query.plan(data, query.parse({"sql": "SELECT COUNT(*) AS n FROM stays", "within": "10"}))
     assert float(planned.errors[0][1].removeprefix("± ")) <= 10
     assert planned.loss.amount > 0
+
+
+def test_the_spend_beside_an_error_is_the_most_that_it_may_cost(data):
+    query = KINDS["query"]
+    form = {"sql": "SELECT COUNT(*) AS n FROM stays", "within": "10"}
+    assert query.plan(data, query.parse({**form, "spend": "rho 1"})).loss == query.plan(data, query.parse(form)).loss
+    with pytest.raises(OverBudget, match="an error within 10 costs"):
+        query.plan(data, query.parse({**form, "spend": "rho 0.00001"}))
 
 
 def test_a_profile_counts_every_column_for_one_charge(data):

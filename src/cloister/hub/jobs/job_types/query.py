@@ -19,6 +19,7 @@ from cloister.privacy.number import rational
 from cloister.query.answer import Answer
 from cloister.query.explain import expected_errors, explain
 from cloister.query.plan import Plan
+from cloister.query.shell import plan_of
 from cloister.query.sql_text import parse
 
 __all__ = ["Query", "cells", "planned"]
@@ -66,7 +67,7 @@ class Query:
             "within",
             "Or: error within",
             "number",
-            "The cheapest spend for this error is found.",
+            "The cheapest spend for this error is found, at most the budget.",
             required=False,
             rule=AcceptableError(),
         ),
@@ -82,10 +83,13 @@ class Query:
     )
 
     def parse(self, form: Mapping[str, Any]) -> dict[str, Any]:
-        """Read the query and its cost, or its acceptable error."""
-        # A page sends both, since 'spend' has a default.
-        left_out = "spend" if text_of(form, "within", "Error within") else "within"
-        return read_form([field for field in self.fields if field.name != left_out], form)
+        """Read the query and its cost, or its acceptable error; with both, the cost is the most that it may be."""
+        fields = {field.name: field for field in self.fields}
+        if not text_of(form, "within", "Error within"):
+            del fields["within"]
+        elif not text_of(form, "spend", "Privacy budget"):
+            del fields["spend"]
+        return read_form(list(fields.values()), form)
 
     def tables(self, schema: Schema, parameters: Mapping[str, Any]) -> tuple[str, ...]:
         """Return every table of the schema that the query names anywhere. The plan checks that it is valid SQL."""
@@ -166,7 +170,5 @@ def plain(value: Any) -> Any:
 
 
 def _plan(data: Dataset, parameters: Mapping[str, Any]) -> Plan:
-    confidence = parameters["confidence"]
-    if "within" in parameters:
-        return data.plan(parameters["sql"], within=parameters["within"], confidence=confidence)
-    return data.plan(parameters["sql"], spend=wire.parse_loss(parameters["spend"]), confidence=confidence)
+    spend = wire.parse_loss(parameters["spend"]) if "spend" in parameters else None
+    return plan_of(data, parameters["sql"], spend, parameters.get("within"), parameters["confidence"])
