@@ -101,6 +101,8 @@ def test_a_keyboard_is_enough(place, visit):
     tab_to("go-on")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Before anything is sent")).to_be_focused()
+    expect(page.get_by_text("Sent in its place: a code with noise in it")).to_have_count(1)  # of the number of hours
+    expect(page.get_by_text("Sent in its place:")).to_have_count(3)
     expect(page.locator("#yours")).to_contain_text("Yes (level: medium)")
     tab_to("send")
     page.keyboard.press("Enter")

@@ -31,10 +31,10 @@ export function showAnswers(place, asked, language) {
     const text = element("strong", { lang: language }, told.text);
     if (answer.skipped) return element("li", {}, text, element("br"), say("device.skipped"));
     const how = say("device.answered", { answer: answer.shown, level: answer.name });
-    const found = reads(envelope);
-    const names = found?.map((one) => named(section, told, one)).join("; ") || say("device.reads_none");
-    const instead = found ? [element("br"), element("span", { class: "soft" }, say("device.reads", { reads: names }))] : [];
-    return element("li", {}, text, element("br"), how, ...instead);
+    const choices = reads(envelope);
+    const names = choices?.map((choice) => named(section, told, choice)).join("; ") || say("device.reads_none");
+    const instead = choices ? say("device.reads", { reads: names }) : say("device.reads_code");
+    return element("li", {}, text, element("br"), how, element("br"), element("span", { class: "soft" }, instead));
   });
   place.replaceChildren(...rows);
 }
