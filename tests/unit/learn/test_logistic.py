@@ -624,7 +624,7 @@ def test_what_a_schema_does_not_allow_is_refused(visits):
         LogisticRegression(SPEND).fit(visits, target="readmitted", features=["readmitted"])
     with pytest.raises(BadSchema, match="public values"):
         LogisticRegression(SPEND).fit(visits, target="cost")
-    with pytest.raises(BadSchema, match="bounds nor categories"):
+    with pytest.raises(BadSchema, match="is a date: models take numbers"):
         LogisticRegression(SPEND).fit(visits, target="readmitted", features=["admitted"])
     with pytest.raises(BadSchema, match="which private table"):
         LogisticRegression(SPEND).fit(visits, target="readmitted", table="wards")
