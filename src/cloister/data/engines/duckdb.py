@@ -419,7 +419,7 @@ def _refuse_unreadable(table: Table, parts: Sequence[Mapping[str, str]], say: Di
 
 @dataclass(frozen=True, slots=True)
 class _Conversion:
-    """How DuckDB converts the columns of a file or frame before a view reads them.
+    """Conversion of the columns of a file or frame in DuckDB, before a view reads them.
 
     Attributes:
         kinds: the declared types.

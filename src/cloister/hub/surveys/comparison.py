@@ -133,7 +133,7 @@ def _counts_of(sql: str, result: Mapping[str, Any] | None) -> CentralCounts | No
 
 @dataclass(frozen=True, slots=True)
 class _Counting:
-    """What a query counts, from its text alone.
+    """Counts that a query asks for, from its text alone.
 
     Attributes:
         by_one_column: True if it counts and groups by one column.

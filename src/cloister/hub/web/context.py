@@ -306,9 +306,8 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> R
             **values,
         }
     )
-    if (
-        request.method == "POST" and status >= 400 and template != "error.html"
-    ):  # which has no form, and is drawn anywhere
+    # The error page has no form, and may be rendered on the event loop.
+    if request.method == "POST" and status >= 400 and template != "error.html":
         words = refilled(request, words)
     response = HTMLResponse(words, status)
     stranger = getattr(request.state, "stranger", "")

@@ -244,7 +244,7 @@ async def _form_again(request: Request, status: int, error: CloisterError) -> Re
     return response
 
 
-_NO_FORMS = ("/s/", "/api/", "/static/")  # what lies there has no form that is sent to a page of the hub
+_NO_FORMS = ("/s/", "/api/", "/static/")  # no page there has a form that is sent to the hub's pages
 
 
 def _may_show(request: Request, path: str) -> bool:

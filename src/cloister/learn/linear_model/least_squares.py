@@ -51,7 +51,7 @@ _SPLIT = (0.8, 0.15, 0.025, 0.025)
 
 @dataclass(frozen=True, slots=True)
 class CoefficientErrors:
-    """What the error of each coefficient is made of. All of it follows from released values.
+    """Parts of the error of each coefficient. All of them follow from released values.
 
     Attributes:
         bias: a bound on what shrinkage, hidden coefficients and rounding add.
