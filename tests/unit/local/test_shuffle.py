@@ -1,7 +1,6 @@
 """Shuffling: upper and lower bounds meet where they can, never cross, and name who is trusted against whom."""
 
 import math
-import time
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
 from math import comb
@@ -140,10 +139,9 @@ def test_for_direct_encoding_the_bounds_meet(amount: str, domain: int) -> None:
     assert found.gap < 0.02
 
 
-def test_a_million_reports_take_at_most_two_seconds_and_meet_within_two_percent() -> None:
-    started = time.process_time()
-    found = local.shuffled(local.DirectEncoding.for_loss(16, local.epsilon(1)), 1_000_000, "1e-8")
-    assert time.process_time() - started < 2
+def test_a_million_reports_take_at_most_two_seconds_and_meet_within_two_percent(within) -> None:
+    mechanism = local.DirectEncoding.for_loss(16, local.epsilon(1))
+    found = within(2, lambda: local.shuffled(mechanism, 1_000_000, "1e-8"))
     assert found.gap is not None
     assert found.gap < 0.02
     assert float(found.loss.amount) < 0.01

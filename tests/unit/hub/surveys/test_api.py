@@ -120,11 +120,9 @@ def test_a_long_draft_counts_in_proportion_to_its_questions(call):
     assert sum(counted) == 30
 
 
-def test_days_of_two_centuries_are_listed_once():
-    began = time.process_time()
+def test_days_of_two_centuries_are_listed_once(within):
     told = {"id": "q", "type": "date", "text": "t", "low": "1900-01-01", "high": "2099-12-31", "step": "year"}
-    SurveyQuestion.read(told)
-    assert time.process_time() - began < 3
+    within(3, lambda: SurveyQuestion.read(told))
 
 
 def test_advice_compares_mechanisms_and_says_what_is_missing(call):

@@ -1,6 +1,7 @@
 """What a request may cost: transactions that are held, results that are kept, bodies that are read, odd values."""
 
 import asyncio
+import functools
 import hashlib
 import json
 import logging
@@ -255,68 +256,60 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
 @pytest.mark.parametrize("body", [b"&" * (2**21 - 10), b"a=" + b"%41" * 600_000, b"a&" * 1_000_000, b"=&" * 40_000])
-def test_a_form_of_a_stranger_is_refused_before_it_is_parsed(hospital_hub, body):
+def test_a_form_of_a_stranger_is_refused_before_it_is_parsed(hospital_hub, within, body):
     web = TestClient(create_app(hospital_hub.hub), raise_server_exceptions=False)
-    began = time.process_time()
-    answer = web.post("/sign-in", content=body, headers=FORM)
+    answer = within(0.5, lambda: web.post("/sign-in", content=body, headers=FORM))
     assert answer.status_code == 422
     assert "64 KB" in answer.text
-    assert time.process_time() - began < 0.5
 
 
-def test_a_form_has_a_number_of_fields_that_is_checked_before_it_is_parsed(hospital_hub):
+def test_a_form_has_a_number_of_fields_that_is_checked_before_it_is_parsed(hospital_hub, within):
     page, csrf = browser(hospital_hub)
     for body in (b"&" * (2**21 - 10), b"a&" * 1_000_000):
-        began = time.process_time()
-        answer = page.post("/account/password", content=body, headers=FORM)
+        answer = within(0.5, functools.partial(page.post, "/account/password", content=body, headers=FORM))
         assert answer.status_code == 422
         assert "2,000 fields" in answer.text
-        assert time.process_time() - began < 0.5
     page.post("/account", content=f"csrf={csrf}&name=%C3%A9+x&b".encode(), headers=FORM)
 
 
 @pytest.mark.parametrize("path", ["/api/surveys", "/api/datasets/visits/versions", "/api/datasets/visits/plan"])
-def test_a_body_of_very_many_members_is_refused_in_few_words_before_it_is_checked(hospital_hub, path):
+def test_a_body_of_very_many_members_is_refused_in_few_words_before_it_is_checked(hospital_hub, within, path):
     web = program(hospital_hub)
+    kind = {"content-type": "application/json"}
     unknown = json.dumps({"name": "abc", **{str(number): 1 for number in range(190_000)}})
     numbers = json.dumps({"uploads": list(range(190_000)), "asked": [{}] * 100})
     nested = json.dumps({"name": "abc", "asked": [[]] * 100_000})
     for body in (unknown, numbers, nested):
-        began = time.process_time()
-        answer = web.post(path, content=body, headers={"content-type": "application/json"})
+        answer = within(0.5, functools.partial(web.post, path, content=body, headers=kind))
         assert answer.status_code == 413
         assert answer.json()["code"] == "CLO-506"
         assert len(answer.content) < 1000
-        assert time.process_time() - began < 0.5
     few = json.dumps({"name": "abc", **{str(number): 1 for number in range(4_000)}})
-    answer = web.post(path, content=few, headers={"content-type": "application/json"})
+    answer = web.post(path, content=few, headers=kind)
     assert answer.status_code in (404, 422)
     assert len(answer.content) < 5000
 
 
-def test_a_body_that_hides_its_members_is_counted_in_no_time(hospital_hub):
+def test_a_body_that_hides_its_members_is_counted_in_no_time(hospital_hub, within):
+    kind = {"content-type": "application/json"}
     web = TestClient(create_app(hospital_hub.hub), raise_server_exceptions=False)
     open_text = b"," * 5001 + b'"' + b'\\"' * 1_000_000  # every quotation mark could begin a text that does not end
     wide = ('["\u0122"' + ",0" * 400_000 + ',"\u0122"]').encode("utf-16")  # half of this letter is a quotation mark
     for body in (open_text, wide):
-        began = time.process_time()
-        answer = web.post("/api/datasets/visits/plan", content=body, headers={"content-type": "application/json"})
+        answer = within(3, functools.partial(web.post, "/api/datasets/visits/plan", content=body, headers=kind))
         assert answer.status_code in (401, 413, 422)
-        assert time.process_time() - began < 3
 
 
-def test_the_limit_of_a_strangers_form_holds_however_its_type_and_token_are_written(hospital_hub):
+def test_the_limit_of_a_strangers_form_holds_however_its_type_and_token_are_written(hospital_hub, within):
     web = TestClient(create_app(hospital_hub.hub), raise_server_exceptions=False)
     visit = "v" * 40
     token = hashlib.sha256(b"cloister csrf " + visit.encode()).hexdigest()
     for kind in ("application/x-www-form-urlencoded", "Application/X-WWW-Form-Urlencoded; charset=utf-8"):
         for more in ({}, {"x-csrf": token}):
-            began = time.process_time()
             headers = {"content-type": kind, "cookie": f"cloister-visit={visit}", **more}
-            answer = web.post("/sign-in", content=b"&" * 2_000_000, headers=headers)
+            answer = within(3, functools.partial(web.post, "/sign-in", content=b"&" * 2_000_000, headers=headers))
             assert answer.status_code == 422
             assert "64 KB" in answer.text
-            assert time.process_time() - began < 3
 
 
 def test_commas_in_a_text_are_no_members(hospital_hub):
