@@ -54,22 +54,21 @@ def visited(run: Callable[[], object]) -> list[str]:
     return list(files)
 
 
-def _hub(folder: Path) -> Callable[[], object]:
-    """A request to a hub with the job that it leads to: plan, submit, run, read."""
+def _hub(folder: Path) -> tuple[Callable[[], object], Callable[[], object]]:
+    """A request to a hub (read, decided, planned, queued), and the job that it leads to (charged, run, stored)."""
     spec = importlib.util.spec_from_file_location("hub_world", Path(__file__).parent / "e2e" / "hub_world.py")
     hub_world = importlib.util.module_from_spec(spec)
     sys.modules["hub_world"] = hub_world
     spec.loader.exec_module(hub_world)
-    town = hub_world.build(folder / "hub")
-    town.token("ada")
+    world = hub_world.build(folder / "hub")
+    world.token("ada")
 
-    def run() -> None:
+    def request() -> None:
         body = {"kind": "query", "form": {"sql": hub_world.COUNT, "spend": "rho 0.02"}, "purpose": "health-research"}
-        answer = town.call("ada", "POST", "/api/datasets/visits/jobs", body=body)
+        answer = world.call("ada", "POST", "/api/datasets/visits/jobs", body=body)
         assert answer.status_code in (200, 201, 202), answer.text
-        town.work()
 
-    return run
+    return request, world.work
 
 
 def main() -> None:
@@ -77,12 +76,14 @@ def main() -> None:
         folder = Path(name)
         frame = pd.DataFrame(ROWS)
         with closing(cl.open(frame, schema=SCHEMA, budget=cl.rho(100), ledger=folder / "ledger")) as dataset:
+            request, job = _hub(folder)
             model = learn.LogisticRegression(cl.rho(1), random_state=1)
             ways = {
                 "SELECT": lambda: dataset.sql(SQL, spend=cl.rho(1), source=SeededSource(1)),
                 "LogisticRegression.fit": lambda: model.fit(dataset, target="ill", features=["age"]),
                 "synth.aim": lambda: synth.aim(dataset, spend=cl.rho(1), random_state=1),
-                "a request to a hub, and its job": _hub(folder),
+                "a request to a hub": request,
+                "the job of that request": job,
             }
             for way, run in ways.items():
                 files = visited(run)

@@ -18,7 +18,7 @@ __all__ = ["plan"]
 @price_options
 def plan(sql: str, spend: Loss | None, within: str | None, confidence: str, ledger: Path, **data: Any) -> None:
     """Show what asking SOURCE a question in SQL would cost, and how wrong the answer may be. Free; reads no row."""
-    from cloister.query.shell import plan_of
+    from cloister.query.explain import plan_of
 
     check_price(spend, within)
     with tempfile.TemporaryDirectory() as passing:  # a plan must not open a permanent account

@@ -139,7 +139,8 @@ def query(
     **data: Any,
 ) -> None:
     """Ask SOURCE (a file, a folder, a postgresql:// address) one question in SQL, and pay for the answer."""
-    from cloister.query.shell import plan_of, working
+    from cloister.query.explain import plan_of
+    from cloister.query.shell import working
 
     check_price(spend, within)
     form = _form(form, output)

@@ -24,10 +24,9 @@ from urllib.parse import quote, urlencode
 import pyarrow as pa
 
 from cloister.client.jobs import Finished, RemoteJob, RemotePlan, Waiting, of_form
-from cloister.client.label import handed_request, question_digest
 from cloister.client.survey import RemoteSurvey
 from cloister.client.transport import Transport, drawn, form_data, parse, send_file, shared_bar
-from cloister.client.wire import loss_to_text, plan_from_json
+from cloister.client.wire import handed_request, loss_to_text, plan_from_json, question_digest
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadForm, BadLoss, BadSchema, NotNow, ReceiptRejected
 from cloister.privacy.loss import Loss, check_loss

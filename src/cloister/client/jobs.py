@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cloister.client.label import check_label
 from cloister.client.transport import error_of
-from cloister.client.wire import PlanSummary, answer_from_json
+from cloister.client.wire import PlanSummary, answer_from_json, check_label
 from cloister.privacy.errors import BadForm, CloisterError, ReceiptRejected
 from cloister.privacy.loss import Loss
 from cloister.privacy.receipt import Receipt

@@ -3,17 +3,21 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, Protocol
 
 import sqlglot
 
-from cloister.privacy.errors import BadNumber, QueryRefused
+from cloister.data.schema import Schema
+from cloister.privacy.errors import BadNumber, OverBudget, QueryRefused
+from cloister.privacy.ledger import Account
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian, Numeric
 from cloister.privacy.number import rounded_up, show
 from cloister.query.aggregate import Aggregate
+from cloister.query.answer import Answer
 from cloister.query.plan import Measurement, Plan
 
-__all__ = ["cheapest", "cost_text", "expected_errors", "explain"]
+__all__ = ["Conversation", "cheapest", "cost_text", "expected_errors", "explain", "plan_of"]
 
 _MOST = 10**6
 _ALL_MEET = "meet the WHERE"
@@ -172,3 +176,29 @@ def _error(plan: Plan) -> float:
             "without `rows` in the schema. Say spend=..."
         )
     return max(error for error in errors if error is not None)
+
+
+class Conversation(Protocol):
+    """The interface of a dataset that plans and runs queries."""
+
+    account: Account
+
+    @property
+    def schema(self) -> Schema:
+        """The public facts."""
+
+    def plan(self, sql: str, *, spend: Any = None, within: Any = None, confidence: Any = "0.95") -> Plan:
+        """Plan a query."""
+
+    def run(self, plan: Plan) -> Answer:
+        """Run a plan."""
+
+
+def plan_of(dataset: Conversation, sql: str, spend: Loss | None, within: str | None, confidence: str) -> Plan:
+    """Plan a query that may cost `spend`; or that may err by `within` and cost at most `spend`."""
+    if within is None:
+        return dataset.plan(sql, spend=spend, confidence=confidence)
+    plan = dataset.plan(sql, within=within, confidence=confidence)
+    if spend is not None and plan.loss is not None and dataset.account.price(plan.loss) > dataset.account.price(spend):
+        raise OverBudget(f"an error within {within} costs {plan.loss}, and {spend} is allowed. Raise one of them.")
+    return plan

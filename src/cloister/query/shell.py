@@ -3,54 +3,24 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cloister.data.schema import Column, Schema
-from cloister.privacy.errors import BadInput, BadLoss, CloisterError, OverBudget
-from cloister.privacy.ledger import Account
+from cloister.data.schema import Column
+from cloister.privacy.errors import BadInput, BadLoss, CloisterError
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import rational
 from cloister.query.answer import Answer
 from cloister.query.display import plain_console, show_answer
-from cloister.query.explain import explain
+from cloister.query.explain import Conversation, explain, plan_of
 from cloister.query.plan import Plan
 from cloister.query.prompt import BARE, LineReader
 
-__all__ = ["COMMANDS", "Conversation", "Shell", "plan_of", "working"]
-
-
-class Conversation(Protocol):
-    """The interface of a dataset that the shell needs."""
-
-    account: Account
-
-    @property
-    def schema(self) -> Schema:
-        """The public facts."""
-        ...
-
-    def plan(self, sql: str, *, spend: Any = None, within: Any = None, confidence: Any = "0.95") -> Plan:
-        """Plan a query."""
-        ...
-
-    def run(self, plan: Plan) -> Answer:
-        """Run a plan."""
-        ...
-
-
-def plan_of(dataset: Conversation, sql: str, spend: Loss | None, within: str | None, confidence: str) -> Plan:
-    """Plan a query that may cost `spend`; or that may err by `within` and cost at most `spend`."""
-    if within is None:
-        return dataset.plan(sql, spend=spend, confidence=confidence)
-    plan = dataset.plan(sql, within=within, confidence=confidence)
-    if spend is not None and plan.loss is not None and dataset.account.price(plan.loss) > dataset.account.price(spend):
-        raise OverBudget(f"an error within {within} costs {plan.loss}, and {spend} is allowed. Raise one of them.")
-    return plan
+__all__ = ["COMMANDS", "Shell", "working"]
 
 
 def working() -> AbstractContextManager[Any]:

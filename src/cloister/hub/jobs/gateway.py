@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from cloister.client.label import question_digest
+from cloister.client.wire import question_digest
 from cloister.hub.accounting.activity import TABLES
 from cloister.hub.accounting.statements import analyst
 from cloister.hub.approvals.visibility import concerns, find_dataset, find_job, hand_on, may_know, not_here, subject_of

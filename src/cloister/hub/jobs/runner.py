@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
-from cloister.client.label import result_bytes
+from cloister.client.wire import result_bytes
 from cloister.hub.approvals.visibility import SAME, subject_of
 from cloister.hub.core.database import now
 from cloister.hub.core.keys import seal, unseal

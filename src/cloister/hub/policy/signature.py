@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from cloister.client.label import FORM, PURPOSE, receipts_digest, result_digest
+from cloister.client.wire import LABEL_FORM, LABEL_PURPOSE, receipts_digest, result_digest
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.purposes import covered_by
 from cloister.privacy.errors import BadInput, BadPolicy, UploadRefused
@@ -28,7 +28,7 @@ _SECOND_FIELDS = _FIRST_FIELDS | {"question", "loss"}
 _FIELDS = {  # of each form: older labels are still read where terms of use are checked
     "cloister-label/1": _FIRST_FIELDS,
     "cloister-label/2": _SECOND_FIELDS,
-    FORM: _SECOND_FIELDS | {"receipts"},
+    LABEL_FORM: _SECOND_FIELDS | {"receipts"},
 }
 
 
@@ -79,7 +79,7 @@ class Label:
             raw = text.encode() if isinstance(text, str) else text
             record = json.loads(raw)
             terms = cls(record["label"], record["signature"])
-            fields = _FIELDS.get(terms.body["form"], _FIELDS[FORM])
+            fields = _FIELDS.get(terms.body["form"], _FIELDS[LABEL_FORM])
             valid = terms.text().encode() == raw.rstrip(b"\n") and set(terms.body) == fields
         except (ValueError, TypeError, KeyError, RecursionError, BadInput):
             valid = False
@@ -121,7 +121,7 @@ def label(
     """
     day = datetime.fromtimestamp(made, UTC).date()
     body = {
-        "form": FORM,
+        "form": LABEL_FORM,
         "dataset": policy.dataset,
         "policy": number,
         "hash": digest(key, policy.dataset, number, text),
@@ -134,7 +134,7 @@ def label(
         "loss": (loss if loss is not None else Loss.nothing("rho")).to_json(),
         "receipts": receipts_digest(receipts),
     }
-    return Label(body, key.sign(PURPOSE + canonical(body)))
+    return Label(body, key.sign(LABEL_PURPOSE + canonical(body)))
 
 
 def import_check(
@@ -155,7 +155,7 @@ def import_check(
     """
     terms = Label.parse(text)
     body = terms.body
-    if body["form"] not in _FIELDS or not key.verify(PURPOSE + canonical(body), terms.signature):
+    if body["form"] not in _FIELDS or not key.verify(LABEL_PURPOSE + canonical(body), terms.signature):
         raise UploadRefused("the usage terms were changed, or another hub made them. Check the key you pinned.")
     if body["result"] != result_digest(result):
         raise UploadRefused("the usage terms belong to another result. Ask for the two together.")

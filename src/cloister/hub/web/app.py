@@ -19,8 +19,7 @@ from cloister.hub.surveys.intake import Intake
 from cloister.hub.users.rate_limits import Limiter
 from cloister.hub.web import api, pages, problems, respondent
 from cloister.hub.web.context import guard
-from cloister.hub.web.security import FILE_BODY, BodyLimit, NoSurprises, SafeHeaders
-from cloister.hub.web.turns import Turns
+from cloister.hub.web.security import FILE_BODY, BodyLimit, NoSurprises, SafeHeaders, Turns
 from cloister.hub.web.words import FILTERS
 from cloister.version import __version__
 

@@ -54,8 +54,7 @@ from cloister.hub.users import sessions, tokens
 from cloister.hub.users.rate_limits import Limiter
 from cloister.hub.web.forms import Form, inside
 from cloister.hub.web.refill import refilled
-from cloister.hub.web.security import client_address, cookie_name, drop_cookie, set_cookie
-from cloister.hub.web.turns import take_turn
+from cloister.hub.web.security import client_address, cookie_name, drop_cookie, set_cookie, take_turn
 from cloister.privacy.errors import BadForm, Denied, SignInFailed, UploadRefused
 
 if TYPE_CHECKING:

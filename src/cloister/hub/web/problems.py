@@ -19,7 +19,7 @@ from starlette.types import Message
 from cloister.hub.core.logs import error_facts
 from cloister.hub.web.context import Visitor, page
 from cloister.hub.web.refill import Refill, page_of, referer, sent_by
-from cloister.hub.web.turns import INNER, has_turn
+from cloister.hub.web.security import INNER, has_turn
 from cloister.privacy import errors
 from cloister.privacy.errors import CloisterError
 

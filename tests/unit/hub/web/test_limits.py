@@ -23,7 +23,7 @@ from cloister.hub.surveys.question import SurveyQuestion
 from cloister.hub.users import sessions, sign_in, tokens, user_actions
 from cloister.hub.users.passwords import seal
 from cloister.hub.users.rate_limits import Limiter
-from cloister.hub.web import turns
+from cloister.hub.web import security
 from cloister.hub.web.app import create_app
 from cloister.hub.web.respondent import page as respondent_page
 from cloister.hub.web.security import BodyLimit, KnownHosts, NoSurprises
@@ -384,7 +384,7 @@ def test_a_request_that_waits_too_long_for_its_turn_is_answered_with_503_and_whe
 ):
     hold, app, begun = threading.Event(), create_app(hospital_hub.hub), threading.Semaphore(0)
     monkeypatch.setattr(surveys, "mine", lambda *_: [begun.release(), hold.wait(60), []][2])
-    monkeypatch.setattr(turns, "WAIT_S", 0.3)
+    monkeypatch.setattr(security, "WAIT_S", 0.3)
     (ada,) = secrets_of(hospital_hub, "ada")
 
     async def flood():
@@ -445,7 +445,7 @@ def test_pages_of_a_survey_asked_from_one_address_hold_a_part_of_the_threads_onl
 def test_respondents_wait_for_the_turn_of_their_address_among_its_other_strangers(
     hospital_hub, survey_page, monkeypatch
 ):
-    monkeypatch.setattr(turns, "WAIT_S", 0.3)
+    monkeypatch.setattr(security, "WAIT_S", 0.3)
     taken = {}
 
     async def flood():
@@ -453,17 +453,17 @@ def test_respondents_wait_for_the_turn_of_their_address_among_its_other_stranger
 
         async def hold():
             async def app(scope, receive, send):
-                await turns.take_turn(HttpRequest(scope), "address/192.0.2.9")
+                await security.take_turn(HttpRequest(scope), "address/192.0.2.9")
                 await ends.wait()
 
-            held = turns.Turns(app)
+            held = security.Turns(app)
             held.lines = lines
             await held({"type": "http"}, None, None)
 
         served = survey_page.build_middleware_stack()
         survey_page.middleware_stack = served
         inner = served
-        while not isinstance(inner, turns.Turns):
+        while not isinstance(inner, security.Turns):
             inner = inner.app
         inner.lines = lines
         many = [asyncio.create_task(hold()) for _ in range(10)]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from cloister.client.label import handed_request
+from cloister.client.wire import handed_request
 from cloister.data.schema import Schema
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Dataset, Job, Person

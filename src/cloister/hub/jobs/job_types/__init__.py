@@ -9,23 +9,12 @@
 Gateway, policy, approval, ledger, queue, receipt and audit log are the same for all of them.
 """
 
-from collections.abc import Mapping
-from types import MappingProxyType
-
-from cloister.hub.jobs.job_types.job_type import Done, Field, JobType, Planned, Progress
+from cloister.hub.jobs.job_types.job_type import KINDS, Done, Field, JobType, Planned, Progress, kind_of, register
 from cloister.hub.jobs.job_types.profile import Profile
 from cloister.hub.jobs.job_types.query import Query
 from cloister.hub.jobs.job_types.synthesise import Synthesise
 from cloister.hub.jobs.job_types.train import Train
-from cloister.privacy.errors import NotHere
 
 __all__ = ["KINDS", "Done", "Field", "JobType", "Planned", "Progress", "kind_of"]
 
-KINDS: Mapping[str, JobType] = MappingProxyType({one.name: one for one in (Query(), Profile(), Train(), Synthesise())})
-
-
-def kind_of(name: str) -> JobType:
-    """Return the job type of that name."""
-    if name not in KINDS:
-        raise NotHere(f"there is no kind of work called {name!r:.40}. There are: {', '.join(KINDS)}.")
-    return KINDS[name]
+register(Query(), Profile(), Train(), Synthesise())

@@ -12,17 +12,19 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol
 
 from cloister.client import wire
 from cloister.data.schema import Schema
 from cloister.dataset import Dataset
-from cloister.privacy.errors import BadForm, BadProbability, BadSchema
+from cloister.privacy.errors import BadForm, BadProbability, BadSchema, NotHere
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import rational
 from cloister.privacy.receipt import Receipt
 
 __all__ = [
+    "KINDS",
     "Confidence",
     "Done",
     "Field",
@@ -34,7 +36,9 @@ __all__ = [
     "Share",
     "Whole",
     "column_named",
+    "kind_of",
     "read_form",
+    "register",
     "share_text",
     "table_named",
     "text_of",
@@ -294,3 +298,19 @@ def column_named(columns: Mapping[str, Any], word: str, table: str) -> str:
     if len(matches) != 1:
         raise BadSchema(f"there is no column {word!r:.60} in {table}. There are: {', '.join(columns)}.")
     return matches[0]
+
+
+_KINDS: dict[str, JobType] = {}
+KINDS: Mapping[str, JobType] = MappingProxyType(_KINDS)
+
+
+def register(*job_types: JobType) -> None:
+    """Add job types to `KINDS`; the package does it once, in the order of the pages."""
+    _KINDS.update({job_type.name: job_type for job_type in job_types})
+
+
+def kind_of(name: str) -> JobType:
+    """Return the job type of that name."""
+    if name not in KINDS:
+        raise NotHere(f"there is no kind of work called {name!r:.40}. There are: {', '.join(KINDS)}.")
+    return KINDS[name]

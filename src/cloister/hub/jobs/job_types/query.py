@@ -17,9 +17,8 @@ from cloister.privacy.errors import BadForm
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import rational
 from cloister.query.answer import Answer
-from cloister.query.explain import expected_errors, explain
+from cloister.query.explain import expected_errors, explain, plan_of
 from cloister.query.plan import Plan
-from cloister.query.shell import plan_of
 from cloister.query.sql_text import parse
 
 __all__ = ["Query", "cells", "planned"]

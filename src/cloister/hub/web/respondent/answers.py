@@ -13,8 +13,7 @@ from starlette.responses import JSONResponse, Response
 from cloister.hub.core.cache import Cache
 from cloister.hub.surveys import ballots, survey
 from cloister.hub.surveys.intake import MOST_BYTES, BadSubmission, Intake
-from cloister.hub.web.security import client_address
-from cloister.hub.web.turns import take_turn
+from cloister.hub.web.security import client_address, take_turn
 from cloister.local.survey.envelope import pack, unpack
 from cloister.privacy.errors import BadForm, NotNow
 
