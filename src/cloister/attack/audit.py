@@ -18,6 +18,7 @@ from cloister.attack.intervals import Floats, TradeoffCurve, curve, epsilon_at_l
 from cloister.attack.outputs import Draws, Outputs, as_outputs
 from cloister.privacy.errors import BadInput, BadLoss, BadNumber, BadProbability
 from cloister.privacy.loss import Loss
+from cloister.privacy.number import lower_text
 
 __all__ = ["Audit", "Batched", "audit", "check_claim"]
 
@@ -88,7 +89,7 @@ class Audit:
 
     def _headlines(self) -> tuple[str, str, str]:
         at = f" at delta {self.delta:.3g}" if self.delta else ""
-        compared = f"claim {self.claim}: epsilon ≥ {self.lower_bound:.4g}, allowed {self.allowed:.4g}{at}"
+        compared = f"claim {self.claim}: epsilon ≥ {lower_text(self.lower_bound, 4)}, allowed {self.allowed:.4g}{at}"
         how = f"{self.n:,} samples a side, confidence {100 * self.confidence:.10g} %" if self.n else "laws enumerated"
         return f"{self.verdict}: {compared}", self.event, how
 

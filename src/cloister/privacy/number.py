@@ -16,13 +16,16 @@ __all__ = [
     "limits_text",
     "log_down",
     "log_up",
+    "lower_text",
     "number_text",
+    "percent_limits",
     "places_for",
     "rational",
     "rounded_down",
     "rounded_up",
     "show",
     "sqrt_up",
+    "upper_text",
 ]
 
 Number = int | str | Decimal | Fraction | float
@@ -168,7 +171,37 @@ def limits_text(low: float, high: float, places: int) -> tuple[str, str]:
     return number_text(low, places, ROUND_FLOOR), number_text(high, places, ROUND_CEILING)
 
 
-def number_text(value: float, places: int, rounding: str = ROUND_HALF_UP) -> str:
+def percent_limits(low: float, high: float, places: int) -> tuple[str, str]:
+    """Format the limits of a share in percent, without the sign; rounded outwards.
+
+    >>> percent_limits(0.07, 0.1201, 0)
+    ('7', '13')
+    """
+    lower, upper = (_as_written(limit) * 100 for limit in (low, high))
+    return number_text(lower, places, ROUND_FLOOR), number_text(upper, places, ROUND_CEILING)
+
+
+def upper_text(value: float, digits: int = 3) -> str:
+    """Format an upper bound with this many digits, rounded up.
+
+    >>> upper_text(0.12341), upper_text(2.5, 1), upper_text(1.5e-9, 1)
+    ('0.124', '3', '2e-09')
+    """
+    return _side(value, digits, ROUND_CEILING)
+
+
+def lower_text(value: float, digits: int = 3) -> str:
+    """Format a lower bound with this many digits, rounded down."""
+    return _side(value, digits, ROUND_FLOOR)
+
+
+def _side(value: float, digits: int, rounding: str) -> str:
+    number = _as_written(value)
+    rounded = Context(prec=digits, rounding=rounding).plus(number) if number.is_finite() else number
+    return f"{float(rounded):,.{digits}g}"
+
+
+def number_text(value: float | Decimal, places: int, rounding: str = ROUND_HALF_UP) -> str:
     """Format a number with this many decimals; with an exponent if there would be more than twelve."""
     number = _as_written(value)
     if not number.is_finite():
@@ -178,9 +211,9 @@ def number_text(value: float, places: int, rounding: str = ROUND_HALF_UP) -> str
     return f"{rounded:,f}" if places <= _MOST_PLACES else f"{rounded.normalize(_LONG):e}"
 
 
-def _as_written(value: float) -> Decimal:
+def _as_written(value: float | Decimal) -> Decimal:
     """Return a number as Python writes it: 0.3 is not less than 0.3."""
-    return Decimal(value) if isinstance(value, int) else Decimal(repr(float(value)))
+    return Decimal(value) if isinstance(value, int | Decimal) else Decimal(repr(float(value)))
 
 
 def _as_decimal(value: Fraction) -> str | None:

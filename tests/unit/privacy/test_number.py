@@ -7,6 +7,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis.strategies import floats, integers
 
 from cloister.privacy.errors import BadNumber
 from cloister.privacy.number import (
@@ -15,13 +17,16 @@ from cloister.privacy.number import (
     limits_text,
     log_down,
     log_up,
+    lower_text,
     number_text,
+    percent_limits,
     places_for,
     rational,
     rounded_down,
     rounded_up,
     show,
     sqrt_up,
+    upper_text,
 )
 
 PRECISE = Context(prec=90)
@@ -193,3 +198,18 @@ def test_limits_are_rounded_outwards_whatever_the_number_of_decimals(places):
 )
 def test_limits_are_written_with_the_digits_that_count(low, high, texts):
     assert limits_text(low, high, places_for(low, high)) == texts
+
+
+@given(floats(min_value=-1e9, max_value=1e9), integers(1, 6))
+def test_a_printed_bound_is_never_inside_the_bound(value, digits):
+    upper, lower = (float(text(value, digits).replace(",", "")) for text in (upper_text, lower_text))
+    assert lower <= value <= upper
+    assert upper - lower <= abs(value) * 10 ** (1 - digits) * (1 + 1e-9)
+
+
+@given(floats(0, 1), floats(0, 1), integers(0, 3))
+def test_printed_limits_of_a_share_hold_the_interval(first, second, places):
+    low, high = sorted((first, second))
+    lower, upper = (Fraction(text) for text in percent_limits(low, high, places))
+    assert lower <= 100 * Fraction(repr(low))
+    assert 100 * Fraction(repr(high)) <= upper

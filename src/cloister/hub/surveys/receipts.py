@@ -1,10 +1,12 @@
 """Receipts of a survey in words, for respondents and for readers of an analysis."""
 
 import json
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP
 from typing import Any
 
 from cloister.hub.surveys import proof
 from cloister.privacy.errors import ReceiptRejected
+from cloister.privacy.number import number_text
 
 __all__ = ["is_of_survey", "read", "words"]
 
@@ -68,14 +70,15 @@ def _analysis(body: dict[str, Any]) -> list[str]:
     for estimate in body.get("estimates") or []:
         lines.append(f"{estimate.get('question')}: {estimate.get('reports')} reports")
         lines += [
-            f"  {row.get('value')}: {_short(row.get('raw'))} [{_short(row.get('low'))}, {_short(row.get('high'))}]"
+            f"  {row.get('value')}: {_short(row.get('raw'))} [{_short(row.get('low'), ROUND_FLOOR)}, "
+            f"{_short(row.get('high'), ROUND_CEILING)}]"
             for row in estimate.get("values") or []
         ]
     return lines
 
 
-def _short(text: Any) -> str:
+def _short(text: Any, rounding: str = ROUND_HALF_UP) -> str:
     try:
-        return f"{float(text):.4f}"
+        return number_text(float(text), 4, rounding)
     except (TypeError, ValueError):
         return str(text)

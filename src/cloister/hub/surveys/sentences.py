@@ -5,6 +5,7 @@ from typing import Any
 
 from cloister.hub.surveys.question_result import QuestionResult
 from cloister.hub.surveys.results import Results
+from cloister.privacy.number import limits_text, number_text, percent_limits
 
 __all__ = ["FEW", "cautions", "headline", "leading", "number", "participation", "share"]
 
@@ -76,25 +77,44 @@ def participation(results: Results, batch: int = 1) -> str:
 
 def share(value: float, width: float = 0.1) -> str:
     """Format a share, with a decimal only where the interval is narrow."""
-    text = f"{100 * value:.{1 if width < 0.04 else 0}f}"
-    return f"{'0' if text == '-0' else text}\N{NO-BREAK SPACE}%"
+    return f"{number_text(100 * value, _share_places(width))}\N{NO-BREAK SPACE}%"
+
+
+def share_limits(low: float, high: float, width: float = 0.1) -> tuple[str, str]:
+    """Format the limits of a share like `share`, rounded outwards."""
+    lower, upper = percent_limits(low, high, _share_places(width))
+    return f"{lower}\N{NO-BREAK SPACE}%", f"{upper}\N{NO-BREAK SPACE}%"
 
 
 def number(value: float, width: float) -> str:
     """Format a number with the decimals that its interval justifies."""
+    return number_text(value, _places(width))
+
+
+def number_limits(low: float, high: float) -> tuple[str, str]:
+    """Format the limits of a number like `number`, rounded outwards."""
+    return limits_text(low, high, _places(high - low))
+
+
+def _share_places(width: float) -> int:
+    return 1 if width < 0.04 else 0
+
+
+def _places(width: float) -> int:
     places = 0
     while width and width * 10**places < 10 and places < 6:
         places += 1
-    return f"{value:,.{places}f}"
+    return places
 
 
 def _share(row: Mapping[str, Any]) -> str:
     width = row["high"] - row["low"]
     low, likely, high = (min(1.0, max(0.0, row[key])) for key in ("low", "raw", "high"))
-    return f"{share(likely, width)} of those who answered (between {share(low, width)} and {share(high, width)})"
+    ends = " and ".join(share_limits(low, high, width))
+    return f"{share(likely, width)} of those who answered (between {ends})"
 
 
 def _mean(row: Mapping[str, Any], unit: str) -> str:
     width = row["high"] - row["low"]
-    ends = f"between {number(row['low'], width)} and {number(row['high'], width)}"
-    return f"{number(row['raw'], width)}{' ' + unit if unit else ''} ({ends})"
+    ends = " and ".join(number_limits(row["low"], row["high"]))
+    return f"{number(row['raw'], width)}{' ' + unit if unit else ''} (between {ends})"

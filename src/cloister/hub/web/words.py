@@ -8,7 +8,7 @@ from typing import Any
 
 from cloister.privacy import number
 from cloister.privacy.loss import Loss
-from cloister.privacy.number import limits_text, places_for, show
+from cloister.privacy.number import limits_text, lower_text, percent_limits, places_for, show, upper_text
 
 __all__ = ["FILTERS", "cell_text", "column_digits", "group_text", "loss_text", "number_text"]
 _TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # text direction
@@ -74,6 +74,13 @@ def cell_text(cell: Mapping[str, Any], places: int | None = None) -> str:
     return f"{number_text(value, places)} [{', '.join(limits_text(low, high, places))}]"
 
 
+def percent_texts(cell: Mapping[str, Any]) -> list[str]:
+    """Format a share, and the limits of its interval, in percent: 12.3 %, 10.1 %, 14.6 %; limits rounded outwards."""
+    places = max(1, places_for(100 * cell["low"], 100 * cell["high"]))
+    value = number.number_text(100 * cell["value"], places)
+    return [f"{text}\N{NO-BREAK SPACE}%" for text in (value, *percent_limits(cell["low"], cell["high"], places))]
+
+
 def column_digits(cells: Iterable[Mapping[str, Any]]) -> int | None:
     """Return the decimals for a whole column: those of its middle interval; None if there is none."""
     intervals = sorted(
@@ -106,5 +113,8 @@ FILTERS = {
     "loss": loss_text,
     "exact": exact_text,
     "cell": cell_text,
+    "percent": percent_texts,
+    "at_most": upper_text,
+    "at_least": lower_text,
     "shown": number_text,
 }

@@ -16,7 +16,7 @@ from cloister.local.mechanisms.square_wave import DistributionEstimate, SquareWa
 from cloister.local.privacy.shuffle import Shuffled, shuffled_levels
 from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadInput
-from cloister.privacy.number import Number
+from cloister.privacy.number import Number, limits_text, upper_text
 
 __all__ = ["Finding", "find"]
 
@@ -88,7 +88,7 @@ class Finding:
         lines = [f"{self.question.id}: {self.raw.n:,} reports"]
         lines.append(f"  {'':{wide}} {'raw':>8} {'std.err.':>8} {sure:>20} {'projected':>10}")
         for row in rows:
-            ends = f"{row['low']:.4f} … {row['high']:.4f}"
+            ends = " … ".join(limits_text(row["low"], row["high"], 4))
             share = f"{row['raw']:>8.4f} {row['standard error']:>8.4f} {ends:>20} {row['projected']:>10.4f}"
             lines.append(f"  {row['value']:{wide}} {share}")
         if len(self.levels) > 1:
@@ -109,8 +109,8 @@ class Finding:
 def _sentence(bound: Poisoning) -> str:
     """Return the bound on made-up reports in words, for shares and means."""
     return (
-        f"{bound.fakes:,} made-up reports could move an estimate up by at most {bound.up:.3g} or down by "
-        f"{bound.down:.3g}; by false answers alone, {bound.honest:.3g}."
+        f"{bound.fakes:,} made-up reports could move an estimate up by at most {upper_text(bound.up)} or down by "
+        f"{upper_text(bound.down)}; by false answers alone, {upper_text(bound.honest)}."
     )
 
 

@@ -11,7 +11,7 @@ from cloister.local.analysis.scores import scores
 from cloister.local.survey.question import Question
 from cloister.privacy.errors import BadInput
 from cloister.privacy.mechanisms.checks import confidence_left
-from cloister.privacy.number import Number
+from cloister.privacy.number import Number, limits_text
 
 __all__ = ["ScaleMean", "scale_mean"]
 
@@ -67,7 +67,7 @@ class ScaleMean:
 
     def __str__(self) -> str:
         low, high = self.interval
-        sure = f"{100 * self.confidence:g} % interval {low:.3f} … {high:.3f}"
+        sure = f"{100 * self.confidence:g} % interval {' … '.join(limits_text(low, high, 3))}"
         return f"mean {self.mean:.3f} (standard error {self.standard_error:.3f}, {sure}), {self.n:,} reports"
 
 

@@ -18,6 +18,7 @@ from cloister.local.mechanisms.square_wave import SquareWave
 from cloister.local.mechanisms.subset import SubsetSelection
 from cloister.privacy.errors import BadInput
 from cloister.privacy.mechanisms.checks import count
+from cloister.privacy.number import upper_text
 
 __all__ = ["Poisoning", "poisoning"]
 
@@ -47,15 +48,13 @@ class Poisoning:
     what: str = "share"
 
     def __str__(self) -> str:
+        up, down, together, honest = map(upper_text, (self.up, self.down, self.together, self.honest))
+        push = f"{self.fakes:,} fake among {self.n:,} reports push a {self.what} up by at most {up} or down by {down}"
         if self.what == "mean":
-            return (
-                f"{self.fakes:,} fake among {self.n:,} reports push a mean up by at most {self.up:.3g} or down by "
-                f"{self.down:.3g}; by false values alone they move it by {self.honest:.3g}."
-            )
+            return f"{push}; by false values alone they move it by {honest}."
         return (
-            f"{self.fakes:,} fake among {self.n:,} reports push a share up by at most {self.up:.3g} or down by "
-            f"{self.down:.3g}, and {self.targets} shares together up by {self.together:.3g}; by false values alone "
-            f"they move shares by {self.honest:.3g}."
+            f"{push}, and {self.targets} shares together up by {together}; by false values alone they move shares by "
+            f"{honest}."
         )
 
 

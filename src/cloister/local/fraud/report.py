@@ -18,7 +18,7 @@ from typing import Any
 from cloister.local.fraud.tests import signs
 from cloister.local.survey.question import Question
 from cloister.privacy.mechanisms.checks import probability
-from cloister.privacy.number import Number
+from cloister.privacy.number import Number, upper_text
 
 __all__ = ["Suspicion", "suspicions"]
 
@@ -82,7 +82,9 @@ def suspicions(
         p = min(1.0, sign.p * tests)
         if p <= least:
             where = f"{name} at level {level}"
-            raised.append(Suspicion(sign.name, name, level, sign.number, p, f"{where}: {sign.words} (p ≤ {p:.2g})."))
+            raised.append(
+                Suspicion(sign.name, name, level, sign.number, p, f"{where}: {sign.words} (p ≤ {upper_text(p, 2)}).")
+            )
     return raised
 
 

@@ -9,6 +9,7 @@ from cloister.data.private_data import PrivateData
 from cloister.privacy.errors import BadCandidates
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import Exponential, PermuteAndFlip
+from cloister.privacy.number import upper_text
 from cloister.privacy.release import Release
 from cloister.synth.measure.marginals import Measurer
 from cloister.synth.options import check_whole
@@ -47,7 +48,7 @@ class TableChoice:
     def __str__(self) -> str:
         lines = [] if self.release.private else ["NOT PRIVATE: the choice, or a table, came from a seeded source"]
         lines.append(f"table {self.index + 1} of {self.candidates}")
-        lines.append(f"  its mean error exceeds the best one's by at most {self.short_by:.2g} (95 %)")
+        lines.append(f"  its mean error exceeds the best one's by at most {upper_text(self.short_by, 2)} (95 %)")
         return "\n".join([*lines, f"  cost      {self.loss}", f"  protects  {self.release.unit}"])
 
 

@@ -100,6 +100,7 @@ def side_by_side(
         cost=loss_text(chosen.loss) if chosen is not None and chosen.loss else "nothing new",
         problem=problem,
         share=sentences.share,
+        share_limits=sentences.share_limits,
         most=comparison.MOST_JOBS,
         longest=comparison.LONGEST_TEXT,
     )

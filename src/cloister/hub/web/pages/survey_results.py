@@ -65,6 +65,8 @@ def shown(request: Request, name: str, visitor: Here, wave: int = 0, first: str 
         confidence=f"{100 * float(CONFIDENCE):g}",
         share=sentences.share,
         number=sentences.number,
+        share_limits=sentences.share_limits,
+        number_limits=sentences.number_limits,
         table=table,
         is_table=isinstance(table, CrossTable),
         first=first,
@@ -172,7 +174,7 @@ def alt_text(found: QuestionResult) -> str:
         return sentences.headline(found)
     parts = [
         f"{row['value']}: {sentences.share(row['raw'], row['high'] - row['low'])} "
-        f"[{sentences.share(row['low'], 0.1)}, {sentences.share(row['high'], 0.1)}]"
+        f"[{', '.join(sentences.share_limits(row['low'], row['high']))}]"
         for row in rows[:_MOST_ALT]
     ]
     more = f"; and {len(rows) - _MOST_ALT} more, in the table" if len(rows) > _MOST_ALT else ""

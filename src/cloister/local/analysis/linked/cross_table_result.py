@@ -9,6 +9,7 @@ from cloister.local.analysis.linked.independence import Independence
 from cloister.local.analysis.ratio import Ratio
 from cloister.local.base.oracle import Floats
 from cloister.local.fraud.poisoning import Poisoning
+from cloister.privacy.number import percent_limits, upper_text
 
 __all__ = ["CrossTable"]
 
@@ -136,9 +137,10 @@ class CrossTable:
         if self.selection is not None and self.selection < 0.01:
             lines.append(f"  self-selection p = {self.selection:.3g}: choice of level and answers may be linked.")
         bound = self.poisoning
+        up, down, honest = (upper_text(share) for share in (bound.up, bound.down, bound.honest))
         lines.append(
-            f"  {bound.fakes:,} made-up submissions could move a raw share up by at most {bound.up:.3g} or down by "
-            f"{bound.down:.3g}; by false answers alone, {bound.honest:.3g}."
+            f"  {bound.fakes:,} made-up submissions could move a raw share up by at most {up} or down by {down}; by "
+            f"false answers alone, {honest}."
         )
         if not self.private:
             lines.append("  not private: some randomness was seeded.")
@@ -152,7 +154,7 @@ def _number(value: float) -> float | None:
 def _percent(value: float, low: float, high: float) -> str:
     if isnan(value):
         return "too few"
-    return f"{100 * value:.0f} % ({100 * low:.0f} … {100 * high:.0f})"
+    return f"{100 * value:.0f} % ({' … '.join(percent_limits(low, high, 0))})"
 
 
 def _grid(names: tuple[Sequence[str], Sequence[str]], cells: list[list[str]]) -> list[str]:

@@ -17,7 +17,7 @@ from cloister.local.base.oracle import Floats
 from cloister.local.fraud.poisoning import Poisoning
 from cloister.local.survey.question import Question
 from cloister.privacy.mechanisms.checks import confidence_left
-from cloister.privacy.number import Number
+from cloister.privacy.number import Number, limits_text, places_for, upper_text
 
 __all__ = ["GroupMeans", "by_group"]
 
@@ -117,14 +117,15 @@ class GroupMeans:
         for row in self.rows():
             text = f"{'too few':>10}"
             if row["raw"] is not None:
-                ends = f"{row['low']:.4g} … {row['high']:.4g}"
+                ends = " … ".join(limits_text(row["low"], row["high"], places_for(row["low"], row["high"])))
                 text = f"{row['raw']:>10.4g} {row['standard error']:>9.3g} {ends:>24}"
             lines.append(f"  {row['value']:{wide}} {text:45} {row['share']:>7.3f}")
         lines.append(f"  {self.independence.sentence}")
         low, high = (np.where(np.isfinite(end), end, np.nan) for end in self.moved)
         farthest = np.maximum(high - self.means.value, self.means.value - low)
         lines += [
-            f"  {self.poisoning.fakes:,} made-up submissions could have moved the mean of {name} by at most {far:.3g}."
+            f"  {self.poisoning.fakes:,} made-up submissions could have moved the mean of {name} by at most "
+            f"{upper_text(far)}."
             for name, far in zip(self.names, farthest, strict=True)
             if not np.isnan(far)
         ]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cloister.attack.intervals import at_least, at_most
+from cloister.privacy.number import limits_text, percent_limits
 
 __all__ = ["SURE", "Interval", "mean_of", "percent", "share"]
 
@@ -38,11 +39,12 @@ class Interval:
         return {"value": self.value, "low": self.low, "high": self.high}
 
     def text(self, places: int = 3, percent: bool = False) -> str:
-        """Format as `0.512 (0.498 to 0.526)`, or in percent."""
-        size, after = (100, "\u00a0%") if percent else (1, "")
+        """Format as `0.512 (0.498 to 0.526)`, or in percent; limits are rounded outwards."""
+        size, after, format_limits = (100, "\u00a0%", percent_limits) if percent else (1, "", limits_text)
+        text = f"{self.value * size:.{places}f}{after}"
         if self.low is None or self.high is None:
-            return f"{self.value * size:.{places}f}{after}"
-        return f"{self.value * size:.{places}f}{after} ({self.low * size:.{places}f} to {self.high * size:.{places}f})"
+            return text
+        return f"{text} ({' to '.join(format_limits(self.low, self.high, places))})"
 
 
 def percent(value: float, places: int = 1) -> str:
