@@ -337,6 +337,26 @@ def test_quantiles_are_those_of_sql_where_there_is_no_noise(tmp_path, form, by) 
                         assert [row["m_low"], row["m_high"]] == ends, (name, q, row)
 
 
+def test_percentile_cont_holds_its_two_rows_where_rows_count_less_than_once(tmp_path) -> None:
+    """Without noise, for every place of the one step in the values: weight before a rank is nearly the rank."""
+    columns = {"x": {"type": "integer", "bounds": [0, 5], "nullable": False}}
+    unit = {"name": "p", "max_rows": 1}
+    schema = Schema.load({"unit": unit, "tables": {"t": {"columns": columns, "unit": "p"}}})
+    people, each = 4, 5  # rows count 1/5
+    for step in range(1, people * each):
+        rows = [0] * step + [5] * (people * each - step)
+        table = pa.table({"x": rows, "p": [str(row % people) for row in range(len(rows))]})
+        account = Ledger.in_folder(tmp_path / str(step)).open_account("t", epsilon(10**5))
+        with Dataset(open_tables({"t": table}, schema, threads=1), account) as dataset:
+            for q in (Fraction(1, 10), Fraction(1, 2), Fraction(3, 4), Fraction(9, 10)):
+                h = q * (people - 1)
+                low, high = (rows[math.ceil(rank * each) - 1] for rank in (1 + math.floor(h), 1 + math.ceil(h)))
+                aggregate = f"PERCENTILE_CONT({float(q)}) WITHIN GROUP (ORDER BY x)"
+                (row,) = dataset.sql(f"SELECT {aggregate} AS m FROM t", spend=epsilon(200)).rows()
+                assert row["m_low"] <= low, (step, q, row)
+                assert high <= row["m_high"], (step, q, row)
+
+
 @pytest.mark.parametrize("spend", [epsilon("3.5"), epsilon(8), rho(4)], ids=str)
 @pytest.mark.parametrize("rows", FEW)
 def test_values_between_two_rows_keep_their_intervals(tmp_path, rows, spend) -> None:

@@ -267,13 +267,16 @@ def between_rows(q: float, *, whole_rows: bool) -> dict[str, float]:
 
     It interpolates the rows 1 + ⌊h⌋ and 1 + ⌈h⌉ of n, for h = q·(n - 1). Up to the former there are at least h + 1/b
     rows, and before the latter at most h + 1 - 1/b, if n is whole and b is the denominator of q. So nothing is to be
-    added for the median. In general there are more than h and fewer than h + 1.
+    added for the median. Where rows count less than once, the row that reaches rank 1 + ⌈h⌉ may have nearly as much
+    weight before it: fewer than h + 2 rows, and more than h up to the other.
 
     Args:
         q: the share.
         whole_rows: True if every row counts once, so that n is whole.
     """
-    step = 1 / Fraction(repr(float(q))).denominator if whole_rows else 0.0
+    if not whole_rows:
+        return {"before": q, "after": 2 - q}
+    step = 1 / Fraction(repr(float(q))).denominator
     return {"before": max(0.0, q - step), "after": max(0.0, 1 - q - step)}
 
 
