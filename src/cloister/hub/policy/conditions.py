@@ -141,10 +141,9 @@ def belongs(who: Who, subject: Subject, environment: Environment) -> Iterator[Re
             f"you are not among its people{note}",
         )
     if who.organisations:
-        names = {name.casefold() for name in who.organisations}
         mine = subject.organisation or "no organisation"
         yield _reason(
-            bool(subject.organisation) and subject.organisation.casefold() in names,
+            bool(subject.organisation) and subject.organisation in who.organisations,
             f"{mine} is among its organisations",
             f"{mine} is not among its organisations",
         )

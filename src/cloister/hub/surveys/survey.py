@@ -312,14 +312,17 @@ def sizes(session: Session, survey: Survey, wave: int | None = None) -> tuple[in
 
 
 def shown_sizes(hub: "Hub", session: Session, survey: Survey, wave: int | None = None) -> tuple[int, dict[str, int]]:
-    """Return the sizes for the survey's owner: in steps, so that a single new answer is not noticeable."""
+    """Return the sizes for the survey's owner: answers that were shown, and refusals in steps of a batch.
+
+    Waiting answers do not count: beside the answers shown at a look, a second counter would tell single ones. See
+    `reveal`.
+    """
     wave_number, step = survey.wave if wave is None else wave, max(1, hub.settings.survey_batch)
-    all_taken, refused = sizes(session, survey, wave_number)
+    _, refused = sizes(session, survey, wave_number)
     mine = sa.select(sa.func.count()).where(
         Submission.survey_id == survey.id, Submission.wave == wave_number, Submission.batch.is_not(None)
     )
-    shown_count = session.scalar(mine) or 0
-    people = shown_count + (all_taken - shown_count) // step * step
+    people = session.scalar(mine) or 0
     if is_open(survey) and wave_number == survey.wave:
         refused = {reason: count // step * step for reason, count in refused.items() if count >= step}
     return people, refused
@@ -347,6 +350,15 @@ def reveal(hub: "Hub", survey: Survey, wave: int) -> None:
         enough = counted.scalar_subquery() >= max(1, hub.settings.survey_batch)
         marked = sa.update(Submission).where(*waiting, enough).values(batch=number)
         session.execute(marked, execution_options={"synchronize_session": False})
+
+
+def reveal_all(hub: "Hub", person: Person, name: str | None = None) -> None:
+    """Show the waiting answers of a user's surveys, or of the one with that name; see `reveal`."""
+    with hub.database.reading() as session:
+        own = mine(session, person)
+    for survey in own:
+        if survey.state != "draft" and name in (None, survey.name):
+            reveal(hub, survey, survey.wave)
 
 
 def questions_of(survey: Survey) -> dict[str, Question]:

@@ -5,6 +5,7 @@ which does both. `by` is the acting operator; None is the command line on the hu
 """
 
 import re
+import unicodedata
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
@@ -192,6 +193,9 @@ def make_organisation(session: Session, by: Person | None, name: str, country: s
     """Create an organisation; its country is two letters, or empty."""
     require_operator(session, by)
     organisation = Organisation(name=_words("name", name), country=_country(country))
+    for other in session.scalars(sa.select(Organisation.name)):
+        if other != organisation.name and _folded(other) == _folded(organisation.name):
+            raise NotNow(f"{other} is there already, and its name looks the same. Use it, or choose another name.")
     _add(session, organisation, "there is an organisation of this name already.")
     return organisation
 
@@ -317,6 +321,11 @@ def _country(text: str) -> str:
     if land and not (len(land) == 2 and land.isascii() and land.isalpha()):
         raise BadForm("country: give two letters, such as DE, or nothing.")
     return land
+
+
+def _folded(name: str) -> str:
+    """Return a name without what readers overlook: case, accents' encoding, width, punctuation and spaces."""
+    return "".join(sign for sign in unicodedata.normalize("NFKC", name).casefold() if sign.isalnum())
 
 
 def _words(field: str, text: str) -> str:

@@ -152,10 +152,10 @@ def _tell_owners(hub: "Hub", session: Session, person: Person) -> None:
         except CloisterError:  # an invalid policy grants nothing
             continue
         named = versions.addresses(policy)
-        places = {name.casefold() for role in policy.roles for name in role.who.organisations}
+        places = {name for role in policy.roles for name in role.who.organisations}
         if person.verified_email and person.verified_email in named:
             event = f"the account of {person.name} is verified now"
-        elif organisation and organisation.casefold() in places:
+        elif organisation and organisation in places:
             event = f"{person.name} joined {organisation}"
         else:
             continue

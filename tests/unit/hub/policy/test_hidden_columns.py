@@ -279,3 +279,43 @@ def test_rules_for_synthetic_rows_are_seen_only_with_all_of_their_columns():
     assert (len(some.never), len(some.determines)) == (1, 0)
     made = visible_schema(schema, {"people": TableView(("age", "grp", "yyhidden"), transforms={"grp": "'a'"})})
     assert made.tables["people"].never == ()
+
+
+MERGED = """
+unit: {name: patient, max_rows: 1}
+tables:
+  visits:
+    unit: patient
+    columns:
+      ward: {type: text, categories: [surgery, oncology, forensic]}
+      age: {type: integer, bounds: [0, 100]}
+      flag: {type: boolean}
+      code: {type: integer, categories: [1, 2, 777]}
+      stay: {type: real, bounds: [0, 5]}
+"""
+
+
+@pytest.mark.parametrize(("column", "transform", "seen"), [
+    ("ward", "CASE WHEN ward = 'forensic' THEN 'other' ELSE ward END", {"surgery", "oncology", "other"}),
+    ("ward", "CASE ward WHEN 'forensic' THEN 'other' ELSE ward END", {"surgery", "oncology", "other"}),
+    ("ward", "COALESCE(NULLIF(ward, 'forensic'), 'other')", {"surgery", "oncology", "other"}),
+    ("ward", "IF(ward = 'forensic', 'other', ward)", {"surgery", "oncology", "other"}),
+    ("ward", "CASE WHEN ward <> 'forensic' THEN ward END", {"surgery", "oncology"}),
+    ("ward", "CASE WHEN WARD = 'surgery' THEN ward ELSE 'other' END", {"surgery", "other"}),
+    ("ward", "CASE WHEN ward = 'forensic' OR age > 90 THEN 'other' WHEN flag THEN 'b' ELSE ward END",
+     {"surgery", "oncology", "other", "b"}),
+    ("code", "CASE WHEN code = 777 THEN 2 ELSE code END", {1, 2}),
+    ("code", "CASE WHEN flag THEN 1 WHEN code > 2 THEN 2 ELSE code END", {1, 2}),
+    ("stay", "CASE WHEN code = 777 THEN 1.5 ELSE 0.5 END", {0.5, 1.5}),
+])  # fmt: skip
+def test_a_value_that_a_transform_merges_away_is_not_in_the_schema(column, transform, seen):
+    view = {"visits": TableView(transforms={column: transform})}
+    shown = visible_schema(Schema.parse(MERGED), view).tables["visits"].columns[column]
+    assert set(shown.categories or shown.bounds) == seen
+
+
+def test_facts_of_a_transform_without_listed_values_stay_those_of_its_parts():
+    view = {"visits": TableView(transforms={"stay": "LEAST(stay, 3)", "ward": "CASE WHEN stay > 2 THEN ward END"})}
+    columns = visible_schema(Schema.parse(MERGED), view).tables["visits"].columns
+    assert columns["stay"].bounds == (0, 3)
+    assert set(columns["ward"].categories) == {"surgery", "oncology", "forensic"}

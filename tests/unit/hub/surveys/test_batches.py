@@ -3,6 +3,7 @@
 import asyncio
 import csv
 import io
+import itertools
 import json
 import re
 
@@ -104,10 +105,24 @@ def test_answers_that_wait_are_shown_together_once_they_are_enough(world, web):
     survey = compose(world)
     for _ in range(BATCH + 7):  # nobody looks meanwhile
         send(world, one_answer(survey, "yes"))
-    assert json.loads(web.get("/api/surveys").text)["surveys"][0]["people"] == BATCH
+    assert json.loads(web.get("/api/surveys").text)["surveys"][0]["people"] == BATCH + 7
     assert shown(world) == BATCH + 7
     rows = list(csv.reader(io.StringIO(web.get("/api/surveys/sleep/reports?kind=csv").text)))
     assert len(rows) == 1 + BATCH + 7
+
+
+@pytest.mark.parametrize("looks", [["sleep"], ["sleep", "sleep/results"], [""], ["", "sleep/results", "sleep"]])
+def test_no_two_pages_that_count_people_tell_a_single_answer(world, web, looks):
+    """One page said the batches that are full, another the answers behind them: their difference was one person."""
+    survey, counts = compose(world), [0]
+    for answer in range(3 * BATCH + 5):
+        send(world, one_answer(survey, "yes"))
+        path = looks[answer % len(looks)]
+        told = web.get(f"/api/surveys/{path}").json() if path else web.get("/api/surveys").json()["surveys"][0]
+        if told["people"] != counts[-1]:
+            counts.append(told["people"])
+    assert counts[-1] >= 2 * BATCH
+    assert all(after - before >= BATCH for before, after in itertools.pairwise(counts)), counts
 
 
 def test_closing_after_one_more_answer_does_not_show_it_alone(world, web):

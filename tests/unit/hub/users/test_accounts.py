@@ -230,6 +230,16 @@ def test_of_two_operators_who_leave_at_once_one_stays(hub, operator):
     assert person(hub, refused[0]).roles == ["operator"]
 
 
+@pytest.mark.parametrize(("first", "second"), [
+    ("Weiß AG", "WEISS AG"), ("MIT", "Mit"), ("Clinic-North", "Clinic North"), ("Office", "Oﬃce"),
+    ("Café", "Cafe\u0301"),
+])  # fmt: skip
+def test_no_two_organisations_have_names_that_look_alike(hub, operator, first, second):
+    user_actions.make_organisation(hub, operator, first)
+    with pytest.raises(NotNow, match=f"{first} is there already, and its name looks the same"):
+        user_actions.make_organisation(hub, operator, second)
+
+
 def test_organisations_have_one_name_and_a_country_of_two_letters(hub, operator):
     clinic = user_actions.make_organisation(hub, operator, "  Clinic  North ", "fr")
     assert (clinic.name, clinic.country) == ("Clinic North", "FR")

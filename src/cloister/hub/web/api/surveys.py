@@ -119,6 +119,7 @@ class Links(BaseModel):
 @router.get("/api/surveys")
 def mine(visitor: MayRead) -> SurveyList:
     """Return one's own surveys."""
+    survey.reveal_all(visitor.hub, visitor.who)
     with visitor.hub.database.reading() as session:
         return SurveyList(
             surveys=[_facts(visitor, session, survey_row) for survey_row in survey.mine(session, visitor.who)]
@@ -149,6 +150,7 @@ def advice(body: Wanted, visitor: MayWork) -> Advised:
 @router.get("/api/surveys/{name}")
 def show(name: str, visitor: MayRead) -> SurveyFacts:
     """Return a survey."""
+    survey.reveal_all(visitor.hub, visitor.who, name)
     with visitor.hub.database.reading() as session:
         return _facts(visitor, session, survey.find_own(session, name, visitor.who))
 
