@@ -6,8 +6,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
+from cloister.client import survey_wire
 from cloister.hub.ops.demo_survey import NAME
-from cloister.hub.surveys import proof, survey
+from cloister.hub.surveys import survey
 from cloister.hub.surveys.device import submissions
 
 OPEN_EVERYTHING = "for (const one of document.querySelectorAll('main details')) one.open = true"
@@ -161,7 +162,7 @@ def test_downloads_a_receipt_and_a_prediction(place, visit, picture):
     page.goto(f"/surveys/{NAME}/results")
     with page.expect_download() as sent:
         page.get_by_role("link", name="download", exact=True).click()
-    body = proof.verify(sent.value.path().read_bytes(), place.hub.key.public)
+    body = survey_wire.verify_receipt(sent.value.path().read_bytes(), place.hub.key.public)
     assert body["survey"] == NAME
     with page.expect_download() as sent:
         page.get_by_role("link", name="CSV").first.click()

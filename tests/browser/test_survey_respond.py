@@ -6,7 +6,7 @@ from datetime import date, timedelta
 import pytest
 from playwright.sync_api import expect
 
-from cloister.hub.surveys import proof
+from cloister.client import survey_wire
 from cloister.hub.surveys.question import PERIODS, period
 
 from .respondent import (
@@ -65,7 +65,7 @@ def test_a_receipt_can_be_saved_and_proves_what_was_taken(place, visit):
     send(page)
     with page.expect_download() as saved:
         page.locator("#save-receipt").click()
-    facts = proof.verify(saved.value.path().read_text(), place.hub.key.public)
+    facts = survey_wire.verify_receipt(saved.value.path().read_text(), place.hub.key.public)
     assert (facts["survey"], facts["wave"], facts["levels"]) == (name, 1, {"smoker": "2"})
     page.reload()
     expect(page.get_by_text("You have answered this survey from this browser.")).to_be_visible()

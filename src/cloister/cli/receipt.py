@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from cloister.hub.surveys import proof, receipts
+from cloister.client import survey_wire
+from cloister.hub.surveys import receipts
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.signing import PublicKey
 
@@ -34,7 +35,9 @@ def verify(file: Path, key: str) -> None:
     """Check a receipt against the owner's public key, which you must have from elsewhere."""
     text = file.read_bytes()
     if receipts.is_of_survey(text):
-        click.echo(f"{receipts.words(proof.verify(text, PublicKey.load(key)))}\n\nThe receipt is genuine.")
+        click.echo(
+            f"{receipts.words(survey_wire.verify_receipt(text, PublicKey.load(key)))}\n\nThe receipt is genuine."
+        )
         return
     parsed = _receipts(text)
     for each in parsed:

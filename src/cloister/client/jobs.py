@@ -71,8 +71,8 @@ class Finished:
 class RemoteJob:
     """A job on the hub.
 
-    With a pinned key its result is checked against the hub's signed label: numbers, cost, receipts, and, if it was
-    submitted by this object, dataset and question.
+    With a pinned key its result is checked against the hub's signed label: the job's number, numbers, cost, receipts,
+    and, if it was submitted by this object, dataset and question.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class RemoteJob:
         result = dict(self.record.get("result") or {})
         if self.client.owner_key is not None:
             texts = [receipt.text() for receipt in receipts]
-            check_label(result, loss, texts, self.client.owner_key, self._dataset, self._question)
+            check_label(result, loss, texts, self.client.owner_key, self.id, self._dataset, self._question)
             if loss is not None and loss.amount and not receipts:
                 raise ReceiptRejected("the result states a cost and has no receipt for it. Ask for the job again.")
         return Finished(str(self.record.get("kind", "")), result, loss, receipts)

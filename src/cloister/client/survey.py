@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from cloister.client.survey_wire import SurveyFound, collection_of, results_from_json
+from cloister.client.survey_wire import ANALYSIS, SurveyFound, collection_of, results_from_json, verify_receipt
+from cloister.privacy.errors import ReceiptRejected
 
 if TYPE_CHECKING:
     from cloister.client.client import Client
@@ -61,7 +62,7 @@ class RemoteSurvey:
         return [str(link) for link in reply["links"]]
 
     def results(self, wave: int = 0) -> SurveyFound:
-        """Return the results: of the newest wave unless one is named."""
+        """Return the results: of the newest wave unless one is named. They are not signed; `receipt` is."""
         return results_from_json(self.client.get(f"{self._path}/results?{urlencode({'wave': wave})}"))
 
     def cross(self, first: str, second: str, wave: int = 0) -> dict[str, Any]:
@@ -78,8 +79,17 @@ class RemoteSurvey:
         return collection_of(self.reports(wave))
 
     def receipt(self, wave: int = 0) -> bytes:
-        """Return the analysis as the hub signed it, for `cloister receipt verify`."""
-        return self.client.transport.raw("GET", f"{self._path}/receipt?{urlencode({'wave': wave})}")
+        """Return the analysis as the hub signed it, for `cloister receipt verify`; checked if a key is pinned.
+
+        Raises:
+            ReceiptRejected: the pinned key did not sign it, or it is of another survey or wave.
+        """
+        raw = self.client.transport.raw("GET", f"{self._path}/receipt?{urlencode({'wave': wave})}")
+        if self.client.owner_key is not None:
+            body = verify_receipt(raw, self.client.owner_key)
+            if (body["form"], body.get("survey")) != (ANALYSIS, self.name) or (wave and body.get("wave") != wave):
+                raise ReceiptRejected("the receipt is genuine, but of another survey or wave.")
+        return raw
 
     def advise(self, question: Mapping[str, Any], people: int = 500) -> list[dict[str, Any]]:
         """Return the expected error of a question at each level, before any answers."""

@@ -1,16 +1,30 @@
-"""Wire format of a survey's results and reports. Needs none of the server's packages."""
+"""Wire format of a survey's results and reports, and its signed receipts. Needs none of the server's packages."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 
 from cloister.local import Collection, Question
 from cloister.local.survey.envelope import unpack
-from cloister.privacy.errors import BadForm
+from cloister.privacy.errors import BadForm, BadInput, ReceiptRejected
+from cloister.privacy.signing import PublicKey, SigningKey, canonical
 
-__all__ = ["REPORTS", "QuestionFound", "SurveyFound", "collection_of", "envelopes", "results_from_json"]
+__all__ = [
+    "ANALYSIS",
+    "REPORTS",
+    "TAKEN",
+    "QuestionFound",
+    "SurveyFound",
+    "collection_of",
+    "envelopes",
+    "issue_receipt",
+    "results_from_json",
+    "verify_receipt",
+]
 
 REPORTS = "cloister-survey-reports/1"
 
@@ -154,3 +168,40 @@ def _envelopes(collection: Collection, export: Mapping[str, Any]) -> Iterator[by
 
 def _none() -> BadForm:
     return BadForm(f"only exports of the form {REPORTS} can be read. Take the JSON file as it was downloaded.")
+
+
+# Signed receipts of a survey: for a respondent, of their reports; for a reader, of an analysis.
+
+TAKEN = "cloister-survey-taken/1"
+ANALYSIS = "cloister-survey-analysis/1"
+_PURPOSE = b"cloister survey\n"  # a signature of one kind is never valid for another
+
+
+def issue_receipt(form: str, facts: dict[str, Any], key: SigningKey) -> dict[str, Any]:
+    """Sign facts; the form and the day are added. Not the time, which could identify a respondent."""
+    body = {**facts, "form": form, "day": datetime.now(UTC).date().isoformat()}
+    return {"receipt": body, "signature": key.sign(_PURPOSE + canonical(body))}
+
+
+def verify_receipt(text: str | bytes, key: PublicKey | str) -> dict[str, Any]:
+    """Return the facts of a receipt, if the holder of this key signed exactly them.
+
+    Raises:
+        ReceiptRejected: anything else.
+    """
+    owner = PublicKey.parse(key) if isinstance(key, str) else key
+    try:
+        record = json.loads(text)
+        body, signature = record["receipt"], record["signature"]
+        valid = isinstance(body, dict) and body["form"] in (TAKEN, ANALYSIS) and isinstance(signature, str)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        valid = False
+    if not valid:
+        raise ReceiptRejected("this is no receipt of a survey. Ask for the file as it was issued.")
+    try:
+        signed = _PURPOSE + canonical(body)
+    except BadInput:  # a number or a text that no receipt of ours holds
+        signed = b""
+    if not owner.verify(signed, signature):
+        raise ReceiptRejected("the signature does not fit: the receipt was changed, or another key signed it.")
+    return dict(body)

@@ -239,7 +239,7 @@ def _texts(raw: Any) -> tuple[str, ...]:
 # The hub makes it (`cloister.hub.policy.signature`). A client with a pinned key checks it, so that nobody between the
 # two can return other numbers, or a genuine result of another question.
 
-LABEL_FORM = "cloister-label/3"
+LABEL_FORM = "cloister-label/4"
 LABEL_PURPOSE = b"cloister label\n"  # a signature on one kind of text must not be valid for another
 
 
@@ -275,16 +275,18 @@ def check_label(
     loss: Loss | None,
     receipts: Sequence[str],
     key: PublicKey,
+    job: int,
     dataset: str = "",
     question: str = "",
 ) -> None:
-    """Raise unless the hub has signed this result as the answer to this question, at this cost, with these receipts.
+    """Raise unless the hub has signed this result as that of this job and question, at this cost, with these receipts.
 
     Args:
         result: the result, with its label.
         loss: its cost, as the hub stated it.
         receipts: the texts of its receipts.
         key: the pinned public key of the hub.
+        job: the number of the job.
         dataset: the dataset that was asked about; empty if it is not known here.
         question: the digest of the request; empty if it is not known here.
 
@@ -295,8 +297,8 @@ def check_label(
         record = json.loads(result.get("label") or "")
         body, signature = record["label"], record["signature"]
         genuine = isinstance(signature, str) and key.verify(LABEL_PURPOSE + canonical(body), signature)
-        fields = ("form", "result", "dataset", "question", "receipts", "loss")
-        form, signed, about, digest, paid_by, cost = (body[field] for field in fields)
+        fields = ("form", "job", "result", "dataset", "question", "receipts", "loss")
+        form, number, signed, about, digest, paid_by, cost = (body[field] for field in fields)
         paid = Loss.from_json(cost)
     except (ValueError, TypeError, KeyError, RecursionError, BadInput):
         raise ReceiptRejected(
@@ -307,6 +309,8 @@ def check_label(
         raise ReceiptRejected("the label of the result was changed, or another hub made it. Check the key you pinned.")
     if signed != result_digest(result_bytes(result)):
         raise ReceiptRejected("the hub has not signed these numbers. Do not use them. Ask for the job again.")
+    if number != job:
+        raise ReceiptRejected("the result is genuine, but of another job. Ask again over a trusted network.")
     if (dataset and about != dataset) or (question and digest != question):
         raise ReceiptRejected("the result is genuine, but of another question. Ask again over a trusted network.")
     if (loss.to_json() if loss is not None and loss.amount else None) != (paid.to_json() if paid.amount else None):

@@ -160,16 +160,17 @@ def _finish(case: JobContext, worker: str, book: JobLedger, received: PersonRele
             page.text,
             plain,
             now(),
+            job=job.id,
             purposes=covered_purposes(policy, case.verdict, subject) or (job.purpose,),
             question=str(job.plan.get(ASKED, "")),
             loss=loss,
             receipts=receipts,
         ).text()
-        result, size = {**done.result, "label": signed}, len(plain)
-        if (first := _same(session, job, digest)) is not None:  # a repeated query has the same answer: keep one
-            result, size = {SAME: first, "label": signed}, 0
-    changes = {"result": result, "size": size, "digest": digest, "policy_number": case.verdict.policy_number}
+    changes: dict[str, Any] = {"digest": digest, "policy_number": case.verdict.policy_number}
     with hub.database.writing() as session:
+        changes |= {"result": {**done.result, "label": signed}, "size": len(plain)}
+        if (first := _same(session, job, digest)) is not None:  # a repeated query has the same answer: keep one
+            changes |= {"result": {SAME: first, "label": signed}, "size": 0}
         changes["receipt"] = "\n".join(receipts) or None
         if not queue.finish(session, job.id, worker, "done", **changes, loss=loss.to_json(), problem=""):
             return ""
@@ -181,11 +182,11 @@ def _finish(case: JobContext, worker: str, book: JobLedger, received: PersonRele
 
 
 def _same(session: Session, job: Job, digest: str) -> int | None:
-    """Return the first job of the same user on the same dataset with the same result."""
+    """Return the first job of the same user on the same dataset with the same result; it keeps it until we commit."""
     same = sa.select(Job.id).where(
         Job.person_id == job.person_id, Job.dataset_id == job.dataset_id, Job.digest == digest, Job.size > 0
     )
-    return session.scalar(same.order_by(Job.id).limit(1))
+    return session.scalar(same.order_by(Job.id).limit(1).with_for_update())
 
 
 def _end(hub: "Hub", job: Job, worker: str, loss: Loss | None, state: str, message: str, detail: str = "") -> str:

@@ -28,7 +28,8 @@ _SECOND_FIELDS = _FIRST_FIELDS | {"question", "loss"}
 _FIELDS = {  # of each form: older labels are still read where terms of use are checked
     "cloister-label/1": _FIRST_FIELDS,
     "cloister-label/2": _SECOND_FIELDS,
-    LABEL_FORM: _SECOND_FIELDS | {"receipts"},
+    "cloister-label/3": _SECOND_FIELDS | {"receipts"},
+    LABEL_FORM: _SECOND_FIELDS | {"receipts", "job"},
 }
 
 
@@ -100,6 +101,7 @@ def label(
     result: bytes,
     made: float,
     *,
+    job: int,
     purposes: Sequence[str] | None = None,
     question: str = "",
     loss: Loss | None = None,
@@ -114,6 +116,7 @@ def label(
         text: the text of the policy.
         result: the bytes that are released.
         made: the time in seconds since 1970.
+        job: the number of the job.
         purposes: those of the role that allowed it; all of the policy's unless given.
         question: the digest of the request (`client.label.question_digest`), by which a client knows its answer.
         loss: its cost.
@@ -122,6 +125,7 @@ def label(
     day = datetime.fromtimestamp(made, UTC).date()
     body = {
         "form": LABEL_FORM,
+        "job": job,
         "dataset": policy.dataset,
         "policy": number,
         "hash": digest(key, policy.dataset, number, text),

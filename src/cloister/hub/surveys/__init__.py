@@ -13,7 +13,6 @@
     sentences.py  results in words, no more than the intervals allow
     export.py     reports and estimates as files, and the receipt of an analysis; receipts.py puts receipts into words
     comparison.py a question compared with a central release of the same user
-    proof.py      signed receipts: for a respondent, of their reports; for a reader, of an analysis
     i18n.py       texts of the respondent's page, in four languages (messages/*.json)
     explain_level.py  what a level reveals about an answer, computed from the mechanism
     device.py     a respondent's device in Python, for scripts and tests

@@ -9,9 +9,9 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from cloister.client import survey_wire
 from cloister.client.survey_wire import REPORTS
 from cloister.hub.core.models import Survey
-from cloister.hub.surveys import proof
 from cloister.hub.surveys.question_result import CONFIDENCE
 from cloister.hub.surveys.results import Results
 from cloister.hub.surveys.survey import asked_of
@@ -91,7 +91,7 @@ def analysis(hub: "Hub", survey: Survey, results: Results) -> dict[str, Any]:
         "published": _published(results),
         "private": all(result.finding is None or result.finding.raw.private for result in results.found.values()),
     }
-    return proof.issue(proof.ANALYSIS, facts, hub.key)
+    return survey_wire.issue_receipt(survey_wire.ANALYSIS, facts, hub.key)
 
 
 def text_of(told: Mapping[str, Any]) -> bytes:

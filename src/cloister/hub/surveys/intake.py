@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from cloister.client import survey_wire
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Refusal, SeenReport, Submission, Survey
-from cloister.hub.surveys import proof
 from cloister.hub.surveys.ballots import accept
 from cloister.hub.surveys.survey import asked_of, collection, digest_of, find, is_open
 from cloister.local.survey.envelope import canonical, pack
@@ -170,7 +170,7 @@ class Intake:
         if verdict == "used":
             raise NotNow("this invitation was used for other answers already. What was sent first counts.")
         facts = {"survey": name, "wave": survey.wave, "reports": sent.digest, "levels": dict(sent.levels)}
-        return proof.issue(proof.TAKEN, facts, self.hub.key)
+        return survey_wire.issue_receipt(survey_wire.TAKEN, facts, self.hub.key)
 
     async def survey(self, name: str) -> Survey:
         """Return the survey, at most a second old."""

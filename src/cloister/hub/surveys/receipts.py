@@ -4,7 +4,7 @@ import json
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP
 from typing import Any
 
-from cloister.hub.surveys import proof
+from cloister.client import survey_wire
 from cloister.privacy.errors import ReceiptRejected
 from cloister.privacy.number import number_text
 
@@ -26,7 +26,7 @@ def read(text: str | bytes) -> dict[str, Any]:
     """Return the content of a receipt. It proves nothing until `proof.verify` has checked it."""
     try:
         body = json.loads(text)["receipt"]
-        valid = isinstance(body, dict) and body["form"] in (proof.TAKEN, proof.ANALYSIS)
+        valid = isinstance(body, dict) and body["form"] in (survey_wire.TAKEN, survey_wire.ANALYSIS)
     except (ValueError, TypeError, KeyError, RecursionError):
         valid = False
     if not valid:
@@ -41,7 +41,7 @@ def words(body: dict[str, Any]) -> str:
         f"wave        {body.get('wave')}",
         f"day         {body.get('day')}",
     ]
-    lines += _taken(body) if body["form"] == proof.TAKEN else _analysis(body)
+    lines += _taken(body) if body["form"] == survey_wire.TAKEN else _analysis(body)
     return "\n".join(lines[:_MOST_LINES])
 
 

@@ -498,6 +498,16 @@ def test_receipts_of_another_job_are_refused(client, visits, monkeypatch):
         client.job(dear.id).finished()
 
 
+def test_the_genuine_record_of_another_job_is_refused_for_a_job_found_by_its_number(client, visits, monkeypatch):
+    sql = "SELECT COUNT(*) AS n FROM visits WHERE age > "
+    first, second = (visits.submit("query", {"sql": f"{sql}{age}", "spend": cl.rho("0.001")}) for age in (51, 52))
+    assert client.job(first.id).answer().value == first.answer().value
+    record = {**client.get(f"/api/jobs/{second.id}?wait=30"), "id": first.id}
+    monkeypatch.setattr(client.transport, "json", lambda *_: record)
+    with pytest.raises(ReceiptRejected, match="genuine, but of another job"):
+        client.job(first.id).answer()
+
+
 def test_a_new_version_pays_from_the_same_account(owner, shared, visits):
     before = visits.facts["left"]
     assert owner.dataset("visits").upload({"visits": shared[0]}) == 2

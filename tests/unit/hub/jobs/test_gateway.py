@@ -16,13 +16,13 @@ from cloister.hub.approvals import decision
 from cloister.hub.core.database import now
 from cloister.hub.core.models import AuditEntry, Dataset, Job, Request, Seen, Spent
 from cloister.hub.datasets import datasets
-from cloister.hub.jobs import gateway
+from cloister.hub.jobs import gateway, runner
 from cloister.hub.jobs.maintenance import remove_old_results
 from cloister.hub.jobs.runner import result_bytes
 from cloister.hub.policy import versions
 from cloister.hub.policy.conditions import Environment, Grant, Subject
 from cloister.hub.policy.decide import covered_purposes, decide
-from cloister.hub.policy.signature import import_check
+from cloister.hub.policy.signature import import_check, label
 from cloister.hub.policy.text.reader import read
 from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow, OverBudget, QueryRefused, UploadRefused
 from cloister.privacy.loss import Loss, rho
@@ -608,6 +608,23 @@ def test_removing_a_result_leaves_those_of_jobs_that_repeat_it(hospital_hub):
         assert all(after[one] == before[one] for one in numbers if after[one] is not None)
     sizes = hospital_hub.rows(sa.select(Job.size).where(Job.id == numbers[3]))
     assert sizes[0] > 0
+
+
+def test_a_result_that_is_removed_while_a_job_that_repeats_it_ends_is_kept_for_that_job(hospital_hub, monkeypatch):
+    numbers = []
+    for _ in range(2):
+        numbers.append(hospital_hub.submit("ada").id)
+        assert hospital_hub.work() == ["done"]
+    last = hospital_hub.submit("ada").id
+
+    def sign(*arguments, **facts):  # after the job has run, and before it writes
+        gateway.forget(hospital_hub.hub, hospital_hub.ada, numbers[1])
+        return label(*arguments, **facts)
+
+    monkeypatch.setattr(runner, "label", sign)
+    assert hospital_hub.work() == ["done"]
+    with hospital_hub.hub.database.reading() as session:
+        assert gateway.find_job(session, hospital_hub.ada, last).result["answer"]
 
 
 def test_retention_ends_for_each_job_by_itself(hospital_hub):

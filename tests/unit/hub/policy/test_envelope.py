@@ -37,7 +37,7 @@ def test_another_key_does_not_sign_for_us():
 
 
 def made(**changes):
-    return label(KEY, POLICY, 4, TEXT, changes.get("result", RESULT), NOW)
+    return label(KEY, POLICY, 4, TEXT, changes.get("result", RESULT), NOW, job=7)
 
 
 def check(text, result=RESULT, country="AT", purpose="epidemiology", time=NOW + DAY, key=None):
@@ -110,15 +110,17 @@ def test_a_result_is_not_kept_for_longer_than_promised():
 
 
 def test_a_label_states_the_question_and_the_cost_and_older_ones_are_still_read():
-    body = label(KEY, POLICY, 4, TEXT, RESULT, NOW, question="abc", loss=rho("0.01")).body
+    body = label(KEY, POLICY, 4, TEXT, RESULT, NOW, job=7, question="abc", loss=rho("0.01")).body
     assert (body["question"], body["loss"]) == ("abc", rho("0.01").to_json())
-    for form, missing in (("cloister-label/2", {"receipts"}), ("cloister-label/1", {"receipts", "question", "loss"})):
-        old = {name: value for name, value in body.items() if name not in missing} | {"form": form}
+    missing = set()
+    for form, names in ((3, {"job"}), (2, {"receipts"}), (1, {"question", "loss"})):
+        missing |= names
+        old = {name: value for name, value in body.items() if name not in missing} | {"form": f"cloister-label/{form}"}
         assert check(Label(old, KEY.sign(b"cloister label\n" + canonical(old))).text()).body == old
 
 
 def test_a_label_holds_the_purposes_it_is_given():
-    one = label(KEY, POLICY, 4, TEXT, RESULT, NOW, purposes=("epidemiology",))
+    one = label(KEY, POLICY, 4, TEXT, RESULT, NOW, job=7, purposes=("epidemiology",))
     assert one.body["purposes"] == ["epidemiology"]
     with pytest.raises(UploadRefused, match="may be used for epidemiology"):
         check(one.text(), purpose="health-research")

@@ -9,13 +9,13 @@ import sqlalchemy as sa
 import uvicorn
 from fastapi.testclient import TestClient
 
-from cloister.client import Client
+from cloister.client import Client, survey_wire
 from cloister.hub.core.models import AuditEntry
-from cloister.hub.surveys import proof, survey
+from cloister.hub.surveys import survey
 from cloister.hub.surveys.question import SurveyQuestion
 from cloister.hub.users import tokens
 from cloister.hub.web.app import create_app
-from cloister.privacy.errors import BadForm, NotHere, NotNow
+from cloister.privacy.errors import BadForm, NotHere, NotNow, ReceiptRejected
 
 ASKED = [
     {"id": "smoker", "type": "yes_no", "text": "Do you smoke?"},
@@ -154,7 +154,10 @@ def test_results_and_reports_are_read_and_exports_are_logged(call, answered, hos
     assert (table["how"], table["n"]) == ("matched", 40)
     assert len(web.get("/api/surveys/sleep/reports").json()["reports"]) == 40
     assert web.get("/api/surveys/sleep/reports?kind=csv").text.startswith("smoker level,")
-    assert proof.verify(web.get("/api/surveys/sleep/receipt").content, hospital_hub.hub.key.public)["people"] == 40
+    assert (
+        survey_wire.verify_receipt(web.get("/api/surveys/sleep/receipt").content, hospital_hub.hub.key.public)["people"]
+        == 40
+    )
     actions = [one.action for one in hospital_hub.rows(sa.select(AuditEntry))]
     assert actions.count("survey.reports.exported") == 2
     assert "survey.receipt" in actions
@@ -222,8 +225,27 @@ def test_the_client_composes_and_reads_a_survey(client, answered, hospital_hub):
     assert survey.cross("smoker", "where")["n"] == 40
     again = survey.collection().estimate("sleep.smoker").rows()
     assert again[1]["raw"] == pytest.approx(found["smoker"].estimates[1]["raw"])
-    assert proof.verify(survey.receipt(), hospital_hub.hub.key.public)["people"] == 40
+    assert survey_wire.verify_receipt(survey.receipt(), hospital_hub.hub.key.public)["people"] == 40
     assert [one["name"] for one in client.surveys()] == ["sleep"]
     assert survey.close()["state"] == "closed"
     with pytest.raises(NotHere):
         client.survey("nothing").results()
+
+
+def test_with_a_pinned_key_the_receipt_of_a_survey_is_checked(client, answered, hospital_hub, monkeypatch):
+    for name in ("sleep", "other"):
+        survey = client.create_survey(name, title="Sleep", purpose="To learn.", consent="Mine.", asked=ASKED)
+        survey.publish()
+    answered(ASKED, PEOPLE)
+    client.owner_key = hospital_hub.hub.key.public
+    genuine = client.survey("sleep").receipt()
+    assert survey_wire.verify_receipt(genuine, client.owner_key)["survey"] == "sleep"
+    monkeypatch.setattr(client.transport, "raw", lambda *_: genuine)
+    for sent, words in (
+        (genuine, "another survey"),
+        (genuine.replace(b"Sleep", b"Sloop"), "does not fit"),
+        (b'{"receipt": {"form": "cloister-survey-analysis/1"}, "signature": "AAAA"}', "does not fit"),
+    ):
+        monkeypatch.setattr(client.transport, "raw", lambda *_, sent=sent: sent)
+        with pytest.raises(ReceiptRejected, match=words):
+            client.survey("other").receipt()

@@ -8,8 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from cloister import cli
+from cloister.client import survey_wire
 from cloister.client.survey_wire import REPORTS, collection_of, envelopes, results_from_json
-from cloister.hub.surveys import export, proof, results
+from cloister.hub.surveys import export, results
 from cloister.hub.web.spreadsheets import csv_of
 from cloister.local.survey.envelope import unpack
 from cloister.privacy.errors import BadForm, ReceiptRejected
@@ -110,9 +111,9 @@ def test_results_come_back_from_json_as_they_were(made):
 
 def test_a_receipt_of_an_analysis_says_what_was_computed_from_which_reports(made, hospital_hub):
     text = export.text_of(export.analysis(hospital_hub.hub, *made))
-    body = proof.verify(text, hospital_hub.hub.key.public)
+    body = survey_wire.verify_receipt(text, hospital_hub.hub.key.public)
     assert (body["people"], body["submissions"]) == (61, made[1].digest)
-    assert body["form"] == proof.ANALYSIS
+    assert body["form"] == survey_wire.ANALYSIS
     (yes,) = [row for row in body["estimates"][0]["values"] if row["value"] == "yes"]
     assert float(yes["raw"]) == made[1].found["smoker"].rows()[1]["raw"]
     assert body["published"]["shuffler"] == "the operator of this hub"
@@ -122,12 +123,14 @@ def test_a_receipt_of_an_analysis_says_what_was_computed_from_which_reports(made
 def test_a_changed_receipt_is_rejected(made, hospital_hub):
     text = export.text_of(export.analysis(hospital_hub.hub, *made)).decode()
     with pytest.raises(ReceiptRejected):
-        proof.verify(text.replace('"people": 61', '"people": 62'), hospital_hub.hub.key.public)
+        survey_wire.verify_receipt(text.replace('"people": 61', '"people": 62'), hospital_hub.hub.key.public)
 
 
 def test_the_command_line_verifies_both_receipts_of_a_survey(made, hospital_hub, tmp_path):
     key = hospital_hub.hub.key
-    taken = proof.issue(proof.TAKEN, {"survey": "sleep", "wave": 1, "reports": "ab", "levels": {"smoker": "1/2"}}, key)
+    taken = survey_wire.issue_receipt(
+        survey_wire.TAKEN, {"survey": "sleep", "wave": 1, "reports": "ab", "levels": {"smoker": "1/2"}}, key
+    )
     for name, told, words in (
         ("analysis", export.analysis(hospital_hub.hub, *made), ("people      61", "smoker: 61 reports", "  yes: ")),
         ("taken", taken, ("levels      smoker 1/2", "never saw answers")),

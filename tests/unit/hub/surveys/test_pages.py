@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
+from cloister.client import survey_wire
 from cloister.client.survey_wire import REPORTS
 from cloister.hub.core.models import AuditEntry, Invitation, Person, Survey
-from cloister.hub.surveys import proof
 from cloister.hub.users import sessions
 from cloister.hub.web.app import create_app
 
@@ -289,7 +289,7 @@ def test_downloads_are_files_and_written_to_the_log(visit, answered, hospital_hu
     assert here.get("/surveys/sleep/estimates?kind=json").json()["people"] == 30
     here.get("/surveys/sleep/reports?kind=xml", 422)
     answer = here.get("/surveys/sleep/receipt")
-    assert proof.verify(answer.content, hospital_hub.hub.key.public)["people"] == 30
+    assert survey_wire.verify_receipt(answer.content, hospital_hub.hub.key.public)["people"] == 30
     assert 'filename="sleep-wave-1.receipt.json"' in answer.headers["content-disposition"]
     actions = [one for one, _ in log(hospital_hub)]
     for action in ("survey.reports.exported", "survey.estimates.exported", "survey.receipt"):

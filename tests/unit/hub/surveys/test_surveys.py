@@ -10,9 +10,10 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from cloister import local
+from cloister.client import survey_wire
 from cloister.hub.core.database import now
 from cloister.hub.core.models import AuditEntry, Invitation, Submission, Survey
-from cloister.hub.surveys import ballots, proof
+from cloister.hub.surveys import ballots
 from cloister.hub.surveys import question as asking
 from cloister.hub.surveys import survey as surveys
 from cloister.hub.surveys.device import submissions
@@ -207,7 +208,7 @@ def test_a_submission_is_kept_as_reports_and_acknowledged_with_a_signed_receipt(
     survey = compose()
     raw = submissions(surveys.public(survey), [PERSON])[0]
     receipt = take(hub, "sleep", raw)
-    body = proof.verify(json.dumps(receipt), hub.key.public)
+    body = survey_wire.verify_receipt(json.dumps(receipt), hub.key.public)
     assert body["reports"] == hashlib.sha256("\n".join(sorted(json.loads(raw)["reports"])).encode()).hexdigest()
     assert body["levels"]["smoker"] == "1/2"
     (row,) = kept(hub)
@@ -224,7 +225,7 @@ def test_a_receipt_of_somebody_else_or_changed_is_rejected(hub, compose):
     changed = {**receipt, "receipt": {**receipt["receipt"], "survey": "wake"}}
     for text in (json.dumps(changed), "{}", "[", json.dumps({**receipt, "signature": "AAAA"})):
         with pytest.raises(ReceiptRejected):
-            proof.verify(text, hub.key.public)
+            survey_wire.verify_receipt(text, hub.key.public)
 
 
 def test_the_same_submission_twice_is_kept_once_and_acknowledged_twice(hub, compose):
@@ -472,7 +473,7 @@ def test_a_respondent_needs_no_account_and_is_given_no_cookie(hub, compose):
         lost = browser.get("/s/nothing/survey.json")
     assert (told.status_code, taken.status_code, bad.status_code, lost.status_code) == (200, 200, 422, 404)
     assert bad.json()["refused"] == "malformed"
-    assert proof.verify(taken.text, hub.key.public)["survey"] == "sleep"
+    assert survey_wire.verify_receipt(taken.text, hub.key.public)["survey"] == "sleep"
     for answer in (told, taken, bad, lost):
         assert "set-cookie" not in answer.headers
 

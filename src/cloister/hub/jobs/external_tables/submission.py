@@ -104,7 +104,7 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
         policy, text = versions.version(hub, session, dataset, number)
     plain = result_bytes(result)
     lines = [receipt.text() for receipt in receipts]
-    signed = label(hub.key, policy, text.number, text.text, plain, now(), loss=book.loss, receipts=lines)
+    signed = label(hub.key, policy, text.number, text.text, plain, now(), job=job.id, loss=book.loss, receipts=lines)
     result["label"] = signed.text()
     if not _end(hub, job, "done", book.loss, result=result, receipt="\n".join(lines), problem=""):
         raise NotNow("this took too long and was given up. The charge stands.")
