@@ -121,7 +121,7 @@ def variance(centre: float, half: float, *, sample: bool) -> Callable[[Sequence[
     def estimate(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
         squares, sums, counts = noisy
         each = 1 - (1 - confidence) / 3
-        n = np.maximum(counts.value, 2)
+        n = np.maximum(counts.value, 2 if sample else 1)
         value = squares.value / n - (sums.value / n) ** 2
         count_limits = counts.limits(each)
         square_low, square_high = _ratio(squares.limits(each, count_limits[1]), count_limits)
@@ -133,9 +133,8 @@ def variance(centre: float, half: float, *, sample: bool) -> Callable[[Sequence[
         most, least = (counts_low / (counts_low - 1), 1.0) if sample else (1.0, 1.0)
         grow = n / (n - 1) if sample else 1.0
         widest = half**2 * (2.0 if sample else 1.0)
-        return Estimate(
-            np.clip(value * grow, 0, widest), np.clip(low * least, 0, widest), np.clip(high * most, 0, widest)
-        )
+        low, high = np.clip(low * least, 0, widest), np.clip(high * most, 0, widest)
+        return Estimate(np.clip(value * grow, low, high), low, high)
 
     return estimate
 

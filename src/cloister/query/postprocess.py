@@ -279,7 +279,7 @@ def _least_squares(levels: Sequence[Floats], variances: Sequence[float], cells: 
     for level, variance, size in zip(levels[-2::-1], variances[-2::-1], cells[-2::-1], strict=True):
         parts = best[0].reshape(size, -1)
         of_sum = spread[0] * parts.shape[1]
-        weight = of_sum / (of_sum + variance)
+        weight = of_sum / (of_sum + variance) if of_sum else 0.0  # without noise, the parts are as exact as the total
         best.insert(0, weight * level + (1 - weight) * parts.sum(axis=1))
         spread.insert(0, weight * variance)
     agreed = [best[0]]

@@ -267,6 +267,22 @@ def test_a_refused_question_costs_nothing(tmp_path):
         assert visits.left == cl.rho("0.1")
 
 
+def test_totals_and_variances_without_noise_are_exact_and_inside_their_intervals(tmp_path):
+    """From about epsilon 750 on the variance of the noise is 0 as a double."""
+    columns = {"g": {"type": "text", "categories": ["a", "b"]}, "x": {"type": "integer", "bounds": [0, 9]}}
+    schema = {"unit": "row", "tables": {"t": {"columns": columns}}}
+    table = pa.table({"g": ["a"] * 3 + ["b"], "x": [1, 2, 6, 5]})
+    with cl.open({"t": table}, schema=schema, budget=cl.epsilon(10**6), ledger=tmp_path) as dataset:
+        rows = dataset.sql("SELECT g, COUNT(*) AS n FROM t GROUP BY ROLLUP (g)", spend=cl.epsilon(3000)).rows()
+        assert {row["g"]: row["n"] for row in rows if row["n"]} == {"a": 3, "b": 1, None: 4}
+        sql = "SELECT g, VAR_POP(x) AS v, VAR_SAMP(x) AS s FROM t GROUP BY g"
+        for row in dataset.sql(sql, spend=cl.epsilon(10**5)).rows():
+            for name in ("v", "s"):
+                assert row[f"{name}_low"] <= row[name] <= row[f"{name}_high"]
+            if row["g"] is not None:
+                assert row["v"] == pytest.approx({"a": 14 / 3, "b": 0}[row["g"]], abs=1e-3)
+
+
 def test_totals_of_a_rollup_add_up(visits):
     sql = "SELECT ward, FLOOR(age / 25) AS part, COUNT(*) AS n, SUM(cost) AS c FROM visits GROUP BY ROLLUP (ward, part)"
     rows = visits.sql(sql, spend=cl.rho("0.5")).rows()

@@ -4,6 +4,7 @@ import io
 import shutil
 import sqlite3
 from contextlib import suppress
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -159,6 +160,12 @@ def test_only_an_owner_makes_one_and_no_name_is_used_twice(hub, people, dataset)
         create(hub, people["user"], name="other")
     with pytest.raises(BadForm, match="taken"):
         create(hub, people["other"])
+
+
+def test_an_owner_has_a_limited_number_of_datasets(hub, people, dataset):
+    hub.settings = replace(hub.settings, datasets_per_owner=1)
+    with pytest.raises(NotNow, match="you have 1 datasets, the most"):
+        create(hub, people["owner"], name="further", policy_text=POLICY.replace("dataset: visits", "dataset: further"))
 
 
 def test_a_name_that_had_another_budget_is_refused(hub, people):

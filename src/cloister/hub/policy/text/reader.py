@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import lru_cache
 from itertools import islice
 
 from cloister.data.schema import Schema
+from cloister.hub.core.cache import Cache
 from cloister.hub.policy import cost, views
 from cloister.hub.policy.policy import OPERATIONS, SEE_SCHEMA, Approval, Budget, Period, Policy, allowed_join
 from cloister.hub.policy.text.roles import read_countries, read_emails, read_purposes, read_roles
@@ -70,8 +70,15 @@ def refuse(problems: Sequence[str], what: str = "policy") -> None:
         raise BadPolicy(f"the {what} has {count}:{listed}")
 
 
-@lru_cache(maxsize=256)  # every request reads the policy, and the text rarely changes
+_POLICIES = Cache(256 * 2**20)  # every list of datasets reads all policies, and their texts rarely change
+
+
 def _read(text: str) -> tuple[Policy, tuple[str, ...]]:
+    result: tuple[Policy, tuple[str, ...]] = _POLICIES.get(text, lambda: _parsed(text))
+    return result
+
+
+def _parsed(text: str) -> tuple[Policy, tuple[str, ...]]:
     page = parse(text)
     words = page.words(_POLICY, ("dataset", "purposes", "budget", "roles"))
     dataset = words["dataset"].line() if "dataset" in words else ""
