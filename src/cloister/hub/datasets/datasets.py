@@ -77,8 +77,8 @@ def create(
     own = sa.select(sa.func.count()).where(Dataset.owner_id == owner.id, Dataset.deleted.is_(None))
     if (session.scalar(own) or 0) >= hub.settings.datasets_per_owner:
         raise NotNow(
-            f"you have {hub.settings.datasets_per_owner:,} datasets, the most that one data owner may have. Delete one, "
-            "or ask the operator for more (CLOISTER_DATASETS_PER_OWNER)."
+            f"you have {hub.settings.datasets_per_owner:,} datasets, the most that one data owner may have. Delete "
+            "one, or ask the operator for more (CLOISTER_DATASETS_PER_OWNER)."
         )
     if session.scalar(sa.select(Dataset.id).where(Dataset.name == name)) is not None:
         raise BadForm("name: it is taken, or was once. Choose another: the ledger never forgets one.")

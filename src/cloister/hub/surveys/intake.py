@@ -267,4 +267,4 @@ def _store(connection: sa.Connection, insert: Any, survey: int, wave: int, sent:
     stored = connection.scalar(sa.select(Submission.reports).filter_by(**wave_key, id=sent.id))
     if stored is None:
         return "replayed"
-    return "again" if stored == sent.reports else "used"
+    return "again" if stored == sent.reports and not new else "used"  # new ids are other reports, if they say the same

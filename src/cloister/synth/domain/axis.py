@@ -172,8 +172,8 @@ class Axis:
             # A bin does not include values at or beyond its end.
             low, top, high = np.maximum(low, least), top & (most > high), np.minimum(high, most)
         if self.type == "real":
-            spots = np.where(top, high, np.nextafter(high, low))
-            numbers = np.minimum(low + (high - low) * generator.random(len(cells)), spots)
+            # Below its end, the last bin too: a rule may begin there.
+            numbers = np.minimum(low + (high - low) * generator.random(len(cells)), np.nextafter(high, low))
         else:
             first, last = _whole(low, high, top)
             numbers = np.minimum(np.floor(first + (last - first + 1) * generator.random(len(cells))), last)

@@ -128,6 +128,8 @@ class HandedTable:
         if not signed:
             names = [column["name"] for column in self.side["columns"]]
             settings = self.side.get("settings")
+            if not str(self.side["method"]).isidentifier():  # no text has two readings as a table's name and a method
+                raise ReceiptRejected("the metadata file names a method that no generator has.")
             request = table_request(self.side["table"], self.side["method"], names, str(settings))
             _check_request(receipt, request, settings, self._digest)
             if self.side.get("score") is not None:

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import os
 from datetime import date
 
 import pytest
@@ -23,6 +24,7 @@ from cloister.hub.web.app import create_app
 from cloister.local.survey.envelope import pack, unpack
 from cloister.privacy.errors import BadForm, BadInput, Denied, NotHere, NotNow, ReceiptRejected
 from cloister.privacy.noise import SeededSource
+from cloister.privacy.signing import canonical
 from cloister.vault import Ballot
 
 FACTS = {"title": "Sleep", "purpose": "To learn how people sleep.", "consent": "I take part of my own will."}
@@ -398,6 +400,23 @@ def voted(hub, survey, link):
     blinded, begun = Ballot.begin(survey.ballot_public, survey.name, str(survey.wave), mark)
     message, signature = begun.finish(ballots.sign(hub, survey, secret, blinded))
     return {"message": pack(message), "signature": pack(signature)}
+
+
+def test_the_same_answers_in_new_envelopes_are_not_acknowledged_under_a_used_ballot(hub, compose):
+    """A receipt is of envelopes: equal reports under new ids were not kept, and would be signed as if they were."""
+    survey = compose(invited=True)
+    with hub.database.writing() as session:
+        (link,) = ballots.invite(hub, session, survey, 1)
+    raw = json.loads(submissions(surveys.public(survey), [PERSON], [voted(hub, survey, link)])[0])
+    first = take(hub, "sleep", json.dumps(raw).encode())
+    assert take(hub, "sleep", json.dumps(raw).encode())["receipt"] == first["receipt"]
+    envelopes = [json.loads(envelope) for envelope in raw["reports"]]
+    for envelope in envelopes:
+        envelope["id"] = pack(os.urandom(len(unpack(envelope["id"]))))
+    raw["reports"] = [canonical(envelope).decode() for envelope in envelopes]
+    with pytest.raises(NotNow, match="used for other answers"):
+        take(hub, "sleep", json.dumps(raw).encode())
+    assert len(kept(hub)) == 1
 
 
 def test_who_is_invited_answers_once_and_nobody_else_does(hub, compose):
