@@ -116,12 +116,15 @@ def mean(centre: float, low: float, high: float) -> Callable[[Sequence[Noisy], F
 
 
 def variance(centre: float, half: float, *, sample: bool) -> Callable[[Sequence[Noisy], Fraction], Estimate]:
-    """Estimate mean of squares minus square of mean, around a public centre; times n/(n-1) for a sample."""
+    """Estimate mean of squares minus square of mean, around a public centre; times n/(n-1) for a sample.
+
+    Where rows weigh less than two together, a sample's n is taken as 2 there.
+    """
 
     def estimate(noisy: Sequence[Noisy], confidence: Fraction) -> Estimate:
         squares, sums, counts = noisy
         each = 1 - (1 - confidence) / 3
-        n = np.maximum(counts.value, 2 if sample else 1)
+        n = np.maximum(counts.value, 1)
         value = squares.value / n - (sums.value / n) ** 2
         count_limits = counts.limits(each)
         square_low, square_high = _ratio(squares.limits(each, count_limits[1]), count_limits)
@@ -131,7 +134,7 @@ def variance(centre: float, half: float, *, sample: bool) -> Callable[[Sequence[
         high = square_high - nearest**2
         counts_low = np.maximum(count_limits[0], 2)
         most, least = (counts_low / (counts_low - 1), 1.0) if sample else (1.0, 1.0)
-        grow = n / (n - 1) if sample else 1.0
+        grow = np.maximum(n, 2) / (np.maximum(n, 2) - 1) if sample else 1.0
         widest = half**2 * (2.0 if sample else 1.0)
         low, high = np.clip(low * least, 0, widest), np.clip(high * most, 0, widest)
         return Estimate(np.clip(value * grow, low, high), low, high)

@@ -312,9 +312,7 @@ def test_a_receipt_of_another_release_does_not_vouch_for_a_table(data, tmp_path)
             side.write_text(json.dumps(forged | {"settings": stated}))
             with pytest.raises(ReceiptRejected, match="another release"):
                 synth.read_table(tmp_path / "made.parquet").verify(key)
-    side.write_text(
-        json.dumps(told | {"table": "a", "method": "b by mst", "receipt": json.loads(others[0].receipt.text())})
-    )
+    side.write_text(json.dumps(told | {"table": "a", "method": "b by mst"}))
     with pytest.raises(ReceiptRejected, match="a method that no generator has"):  # of a table that is called "a by b"
         synth.read_table(tmp_path / "made.parquet").verify(key)
     again = synth.mst(data, **asked).receipt  # of the same request: it fits, as only a price is certified
