@@ -79,7 +79,7 @@ def create_app(hub: "Hub") -> FastAPI:
         app.include_router(router, dependencies=[Depends(guard)])
     for router in _routers(pages):
         app.include_router(router, dependencies=[Depends(guard)], include_in_schema=False)
-    app.add_middleware(BodyLimit)
+    app.add_middleware(BodyLimit, settings=hub.settings)
     app.add_middleware(Turns)
     app.add_middleware(NoSurprises)
     app.add_middleware(SafeHeaders, settings=hub.settings)  # the outermost: error pages carry them too

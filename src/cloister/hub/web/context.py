@@ -54,8 +54,8 @@ from cloister.hub.users import sessions, tokens
 from cloister.hub.users.rate_limits import Limiter
 from cloister.hub.web.forms import Form, inside
 from cloister.hub.web.refill import refilled
-from cloister.hub.web.security import client_address, cookie_name, drop_cookie, set_cookie, take_turn
-from cloister.privacy.errors import BadForm, Denied, SignInFailed, UploadRefused
+from cloister.hub.web.security import SMALLER, client_address, cookie_name, drop_cookie, set_cookie, take_turn
+from cloister.privacy.errors import BadForm, Denied, SignInFailed
 
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
@@ -256,8 +256,9 @@ async def _receive_form(request: Request, visitor: Visitor) -> None:
     """Receive a form before it is this visitor's turn, so that a slow sender holds none. It is not parsed here."""
     if request.method in _SAFE or not _kind(request).startswith(_URLENCODED):
         return
-    if len(await request.body()) > _STRANGERS_FORM and visitor.person is None:
-        raise UploadRefused(f"a form of a visitor who is not signed in has at most {_STRANGERS_FORM // 1024} KB.")
+    if visitor.person is None:
+        request.scope[SMALLER] = _STRANGERS_FORM
+    await request.body()
 
 
 async def _check_source(request: Request, visitor: Visitor) -> None:

@@ -9,6 +9,7 @@ import logging
 import re
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -27,6 +28,7 @@ from cloister.privacy.errors import HubBusy, UploadRefused
 __all__ = [
     "AT_ONCE",
     "INNER",
+    "SMALLER",
     "WAIT_S",
     "BodyLimit",
     "KnownHosts",
@@ -44,6 +46,9 @@ __all__ = [
 _LOG = logging.getLogger("cloister.hub.web")
 _MB = 1024 * 1024
 PAGE_BODY = 2 * _MB  # a form or a JSON body
+SMALLER = "cloister.most"  # in the scope of a request: its largest body in bytes
+_ONE_ADDRESS, _ALL_ADDRESSES = 256 * _MB, 1024 * _MB  # bytes of bodies under way in a process
+_SLOWEST = 10_000  # bytes a second that a body has on average after the first minute
 _SILENCE_S = 60.0  # a body without data for this long is given up
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 _MOST_MEMBERS = 5_000  # of a JSON body: what is between commas and brackets outside texts
@@ -181,13 +186,19 @@ class KnownHosts:
 
 
 class BodyLimit:
-    """Stops reading a body that is too long, whatever its Content-Length says, or that stalls.
+    """Stops reading a body that is too long, whatever its Content-Length says, or that stalls or is very slow.
+
+    Bodies are received before it is the turn of their sender, so that a slow one holds none. Their bytes are counted
+    for each address, and for the process. A route that knows more about its visitor sets a smaller limit in the scope
+    (`SMALLER`).
 
     JSON is parsed and checked on the event loop, for strangers too. One with too many members is refused before that.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings | None = None) -> None:
         self.app = app
+        self.settings = settings
+        self.held: Counter[str] = Counter()  # bytes of bodies under way, by address
 
     def most(self, scope: Scope) -> int:
         """Return the largest allowed body of this request in bytes."""
@@ -211,6 +222,8 @@ class BodyLimit:
             return
 
         whole, json_body = False, bytearray() if most == PAGE_BODY and _may_be_json(scope) else None
+        address = client_address(HTTPConnection(scope), self.settings) if self.settings is not None else ""
+        begun = time.monotonic()
 
         async def receive_some() -> Message:
             nonlocal got, whole
@@ -221,17 +234,28 @@ class BodyLimit:
             except TimeoutError:
                 raise HTTPException(408) from None
             if message["type"] == "http.request":
-                whole = not message.get("more_body", False)
-                got += len(message.get("body", b""))
-                if got > most:
-                    raise UploadRefused(words)
+                whole, size = not message.get("more_body", False), len(message.get("body", b""))
+                got += size
+                self.held[address] += size
+                allowed = scope.get(SMALLER, most)
+                if got > allowed:
+                    raise UploadRefused(words if allowed == most else f"the body is longer than {allowed // 1024} KB.")
+                if self.held[address] > _ONE_ADDRESS or self.held.total() > _ALL_ADDRESSES:
+                    raise HTTPException(503)
+                if time.monotonic() - begun > _SILENCE_S + got / _SLOWEST:
+                    raise HTTPException(408)
                 if json_body is not None:
                     json_body.extend(message.get("body", b""))
                     if whole and _members(json_body) > _most_members(scope):
                         raise HTTPException(413)
             return message
 
-        await self.app(scope, receive_some, send)
+        try:
+            await self.app(scope, receive_some, send)
+        finally:
+            self.held[address] -= got
+            if not self.held[address]:
+                del self.held[address]
 
 
 def _may_be_json(scope: Scope) -> bool:

@@ -259,7 +259,7 @@ FORM = {"content-type": "application/x-www-form-urlencoded"}
 def test_a_form_of_a_stranger_is_refused_before_it_is_parsed(hospital_hub, within, body):
     web = TestClient(create_app(hospital_hub.hub), raise_server_exceptions=False)
     answer = within(0.5, lambda: web.post("/sign-in", content=body, headers=FORM))
-    assert answer.status_code == 422
+    assert answer.status_code == 413
     assert "64 KB" in answer.text
 
 
@@ -308,7 +308,7 @@ def test_the_limit_of_a_strangers_form_holds_however_its_type_and_token_are_writ
         for more in ({}, {"x-csrf": token}):
             headers = {"content-type": kind, "cookie": f"cloister-visit={visit}", **more}
             answer = within(3, functools.partial(web.post, "/sign-in", content=b"&" * 2_000_000, headers=headers))
-            assert answer.status_code == 422
+            assert answer.status_code == 413
             assert "64 KB" in answer.text
 
 
@@ -520,6 +520,73 @@ def test_a_body_that_does_not_come_is_given_up(monkeypatch):
     scope = {"type": "http", "method": "POST", "path": "/x", "headers": [], "query_string": b""}
     asyncio.run(BodyLimit(app)(scope, silent, None))
     assert caught == [408]
+
+
+def body_of(pieces, wait=0.0):
+    """What a server hands to the application: a body that does not end."""
+    sent = iter(pieces)
+
+    async def receive():
+        await asyncio.sleep(wait)
+        return {"type": "http.request", "body": next(sent), "more_body": True}
+
+    return receive
+
+
+def reader(caught, ends=None):
+    async def app(scope, receive, send):
+        scope.update(scope.pop("limit", {}))
+        try:
+            while True:
+                await receive()
+        except (StopIteration, RuntimeError):
+            await ends.wait()
+        except Exception as error:
+            caught.append(getattr(error, "status_code", None) or str(error))
+
+    return app
+
+
+def request_of(address, **more):
+    scope = {"type": "http", "method": "POST", "path": "/x", "headers": [], "query_string": b""}
+    return {**scope, "client": (address, 1), **more}
+
+
+def test_bodies_under_way_from_one_address_have_a_sum_that_is_limited(monkeypatch):
+    monkeypatch.setattr(security, "_ONE_ADDRESS", 1000)
+    monkeypatch.setattr(security, "_ALL_ADDRESSES", 1500)
+    caught = []
+
+    async def flood():
+        ends = asyncio.Event()
+        limit = BodyLimit(reader(caught, ends), Settings())
+        held = [asyncio.create_task(limit(request_of("192.0.2.1"), body_of([b"x" * 300] * 3), None))]
+        await asyncio.sleep(0.05)
+        await limit(request_of("192.0.2.1"), body_of([b"x" * 300] * 3), None)
+        assert caught == [503]
+        held.append(asyncio.create_task(limit(request_of("192.0.2.2"), body_of([b"x" * 500]), None)))
+        await asyncio.sleep(0.05)
+        await limit(request_of("192.0.2.3"), body_of([b"x" * 300] * 3), None)
+        assert caught == [503, 503]
+        ends.set()
+        await asyncio.gather(*held)
+        assert not limit.held
+
+    asyncio.run(flood())
+
+
+def test_a_body_that_arrives_byte_by_byte_is_given_up(monkeypatch):
+    monkeypatch.setattr(security, "_SILENCE_S", 0.2)
+    caught = []
+    asyncio.run(BodyLimit(reader(caught))(request_of("192.0.2.1"), body_of([b"x"] * 1000, 0.01), None))
+    assert caught == [408]
+
+
+def test_a_route_that_knows_its_visitor_sets_a_smaller_limit_before_the_body_is_read():
+    caught = []
+    body = body_of([b"x" * 50_000] * 10)
+    asyncio.run(BodyLimit(reader(caught))(request_of("192.0.2.1", limit={security.SMALLER: 64 * 1024}), body, None))
+    assert "longer than 64 KB" in caught[0]
 
 
 def test_a_client_that_gives_up_is_no_unforeseen_error(caplog):
