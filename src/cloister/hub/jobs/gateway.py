@@ -404,7 +404,7 @@ def cancel(hub: "Hub", person: Person, job_id: int) -> Job:
     from cloister.hub.approvals.requests import close_for
 
     with hub.database.writing() as session:
-        if find_job(session, person, job_id).person_id != person.id:
+        if find_job(session, person, job_id, result=False).person_id != person.id:
             raise NotHere(f"there is no job {job_id} of yours.")
         job = session.get_one(Job, job_id, with_for_update={"of": Job})
         if job.state == "charged":

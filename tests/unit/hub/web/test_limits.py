@@ -25,7 +25,9 @@ from cloister.hub.users.passwords import seal
 from cloister.hub.users.rate_limits import Limiter
 from cloister.hub.web import security
 from cloister.hub.web.app import create_app
+from cloister.hub.web.context import guard
 from cloister.hub.web.respondent import page as respondent_page
+from cloister.hub.web.respondent.answers import slowed
 from cloister.hub.web.security import BodyLimit, KnownHosts, NoSurprises
 from cloister.privacy.errors import BadForm, NotHere, NotNow, OverBudget, QueryRefused, SignInFailed, TooMany
 
@@ -170,6 +172,16 @@ def test_lists_load_no_result(hospital_hub):
         assert page.get(path).status_code == 200, path
     assert any("FROM jobs" in one for one in asked)
     assert not any("jobs.result" in one or "jobs_1.result" in one for one in asked)
+
+
+def test_a_result_is_sent_as_it_is_stored_and_a_repeated_one_with_its_own_label(hospital_hub):
+    numbers = [hospital_hub.submit("ada").id for _ in range(3)]
+    assert hospital_hub.work() == ["done"] * 3
+    web, owner = program(hospital_hub), program(hospital_hub, "owner")
+    for number in numbers:
+        assert web.get(f"/api/jobs/{number}").json()["result"] == hospital_hub.job(number).result
+        assert owner.get(f"/api/jobs/{number}").json()["result"] is None
+    assert SAME in hospital_hub.rows(sa.select(Job).where(Job.id == numbers[2]))[0].result
 
 
 def test_what_is_kept_for_one_person_is_limited_and_can_be_removed(world_maker, tmp_path):
@@ -377,6 +389,20 @@ def test_one_person_holds_a_part_of_the_threads_only(hospital_hub, monkeypatch):
         assert asyncio.run(flood()) == (10, 200, {200})
     finally:
         hold.set()
+
+
+def test_every_route_takes_a_turn(hospital_hub):
+    """Files under /static are no routes: the server reads them piece by piece."""
+    without, count = set(), 0
+    for entry in create_app(hospital_hub.hub).routes:
+        router = getattr(entry, "original_router", None)
+        before = [] if router is None else [needed.dependency for needed in entry.include_context.dependencies]
+        for route in [entry] if router is None else router.routes:
+            needed = {part.call for part in route.dependant.dependencies} if hasattr(route, "dependant") else set()
+            without |= set() if {guard, slowed} & {*before, *needed} else {route.path}
+            count += 1
+    assert without == {"/static", "/static/local"}
+    assert count > 90
 
 
 def test_a_request_that_waits_too_long_for_its_turn_is_answered_with_503_and_when_to_come_back(
