@@ -1,5 +1,6 @@
 """Find the datasets and jobs that a user may see, and the roles granted to them. All else is reported as not found."""
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +27,12 @@ __all__ = [
     "may_know",
     "not_here",
     "result_of",
+    "result_text",
     "subject_of",
 ]
 
 SAME = "same_as"  # in place of a result: the id of the job that has it
+_LONGEST_POINTER = 100_000  # characters of such a result: an id and a label
 
 
 def subject_of(session: Session, dataset: Dataset, person: Person) -> Subject:
@@ -96,8 +99,14 @@ def _could_be(role: Role, subject: Subject, environment: Environment) -> bool:
     return all(reason.holds for reason in belongs(who, subject, environment))
 
 
-def find_job(session: Session, person: Person, job_id: int) -> Job:
+def find_job(session: Session, person: Person, job_id: int, *, result: bool = True) -> Job:
     """Return a user's own job, or one on their dataset without its result, which only the requester may see.
+
+    Args:
+        session: a session.
+        person: the user.
+        job_id: the job.
+        result: False to leave the result out, which may be megabytes.
 
     Raises:
         NotHere: there is none, or it is another user's.
@@ -106,9 +115,9 @@ def find_job(session: Session, person: Person, job_id: int) -> Job:
     if job is None or person.id not in (job.person_id, job.dataset.owner_id):
         raise NotHere(f"there is no job {job_id} of yours.")
     mine = person.id == job.person_id
-    result = result_of(session, job) if mine else None
+    loaded = result_of(session, job) if mine and result else None
     session.expunge(job)  # keeps changes made here out of the database
-    job.result = result
+    job.result = loaded
     return job
 
 
@@ -127,6 +136,15 @@ def result_of(session: Session, job: Job, largest: int | None = None) -> dict[st
     first = sa.select(Job.result).where(Job.id == result[SAME], Job.person_id == job.person_id, *small)
     earlier = session.scalar(first)
     return None if earlier is None else {**earlier, "label": result["label"]}
+
+
+def result_text(session: Session, job: Job) -> str | None:
+    """Load a job's result as JSON: the stored text, not parsed unless it is short and may point to another one."""
+    text: str | None = session.scalar(sa.select(sa.cast(Job.result, sa.Text)).where(Job.id == job.id))
+    if text is None or len(text) > _LONGEST_POINTER or SAME not in json.loads(text):
+        return text
+    result = result_of(session, job)
+    return None if result is None else json.dumps(result)
 
 
 def hand_on(session: Session, job_id: int) -> None:

@@ -221,7 +221,7 @@ class Job(Base):
     owner_detail: Mapped[str] = mapped_column(Text, default="")  # sealed by the dataset's key
     # None: no longer kept. It may be megabytes: loaded only on request (see approvals/visibility.py, find_job).
     result: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True), deferred=True)
-    size: Mapped[int | None] = mapped_column(BigInteger)  # of the result, in bytes
+    size: Mapped[int | None] = mapped_column(BigInteger)  # of the result, in bytes; until it is done: at most
     digest: Mapped[str | None] = mapped_column(String(64))  # SHA-256 of the result without its label
     loss: Mapped[dict[str, Any] | None] = mapped_column(JSON)  # its cost to the dataset
     receipt: Mapped[str | None] = mapped_column(Text)

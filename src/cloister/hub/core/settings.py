@@ -63,7 +63,11 @@ class Settings:
     result_cells: int = _setting(100_000, "how many cells the answer to one question may have")
     result_mb: int = _setting(64, "how large one result may be, in MB")
     datasets_per_owner: int = _setting(200, "how many datasets one data owner may have")
-    results_mb: int = _setting(1000, "how many MB of results are kept for one person")
+    results_mb: int = _setting(
+        1000,
+        "how many MB of results are kept for one person, with uploaded tables; a job under way counts with the most "
+        "that its result may have",
+    )
     plan_processes: int = _setting(2, "how many processes make plans, for each process that serves pages")
     plan_memory: str = _setting("1GB", "how much memory making one plan may take")
     plan_seconds: int = _setting(30, "how long making one plan may take")

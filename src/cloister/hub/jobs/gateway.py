@@ -20,7 +20,7 @@ from cloister.hub.accounting.statements import analyst
 from cloister.hub.approvals.visibility import concerns, find_dataset, find_job, hand_on, may_know, not_here, subject_of
 from cloister.hub.core.database import now
 from cloister.hub.core.models import AuditEntry, Dataset, Job, Person
-from cloister.hub.jobs import limits
+from cloister.hub.jobs import limits, queue
 from cloister.hub.jobs.authorise import ASKED, BASIS, JobRequest, authorise, basis_of, require_open, shows_all
 from cloister.hub.jobs.dataset_pool import PersonReleases, dataset_for_person, twins
 from cloister.hub.jobs.job_ledger import ClosedBook
@@ -146,7 +146,7 @@ def submit(hub: "Hub", person: Person, order: JobOrder, passed: Passed | None = 
         NotHere: there is no such dataset for this user.
         Denied: the policy refuses; nothing is spent, and the audit log records it.
         OverBudget: it would exceed a limit at present.
-        NotNow: the dataset is paused or has no tables.
+        NotNow: the dataset is paused or has no tables, or the result might not find space.
     """
     passed = passed or pass_gate(hub, person, order)
     planned, verdict = passed.planned, passed.verdict
@@ -156,8 +156,11 @@ def submit(hub: "Hub", person: Person, order: JobOrder, passed: Passed | None = 
     with hub.database.writing() as session:
         over = _over(session, access.payer(hub, person), planned.loss, planned.own, verdict.needs)
         if over is None:
-            _require_room(hub, session, person, access.dataset, verdict.needs)
-            return _enter(hub, session, person, access.dataset, order, passed)
+            _require_room(session, person, access.dataset, verdict.needs)
+            most = queue.largest_result(hub.settings)
+            largest = min(planned.largest or most, most)
+            queue.require_space(session, hub.settings, person.id, largest)
+            return _enter(hub, session, person, access.dataset, order, passed, largest)
     limit, error = over
     refused = verdict.over(limit, sentence_of(error))
     error.decision = decision_log.record(
@@ -166,7 +169,9 @@ def submit(hub: "Hub", person: Person, order: JobOrder, passed: Passed | None = 
     raise error
 
 
-def _enter(hub: "Hub", session: Session, person: Person, dataset: Dataset, order: JobOrder, passed: Passed) -> Job:
+def _enter(
+    hub: "Hub", session: Session, person: Person, dataset: Dataset, order: JobOrder, passed: Passed, largest: int
+) -> Job:
     """Store a job, and request approvals if the policy requires them."""
     from cloister.hub.approvals.requests import ask_release
 
@@ -181,6 +186,7 @@ def _enter(hub: "Hub", session: Session, person: Person, dataset: Dataset, order
         environment={"country": order.environment.country, "network": order.environment.network},
         policy_number=passed.number,
         state="waiting" if verdict.needs else "queued",
+        size=largest,
     )
     session.add(job)
     session.flush()
@@ -201,21 +207,15 @@ def _enter(hub: "Hub", session: Session, person: Person, dataset: Dataset, order
     return job
 
 
-def _require_room(hub: "Hub", session: Session, person: Person, dataset: Dataset, needs: int) -> None:
-    """Refuse more than a user may have in the queue, before reviewers, or among stored results.
+def _require_room(session: Session, person: Person, dataset: Dataset, needs: int) -> None:
+    """Refuse more than a user may have in the queue or before reviewers.
 
     Raises:
-        NotNow: too many jobs wait, or the results take too much space.
+        NotNow: too many jobs wait.
     """
     mine = sa.select(sa.func.count()).select_from(Job).where(Job.person_id == person.id)
     if (session.scalar(mine.where(Job.state == "queued")) or 0) >= _MOST_QUEUED:
         raise NotNow(f"{_MOST_QUEUED:,} jobs of yours are in the queue. Wait until some are done.")
-    stored_bytes = session.scalar(sa.select(sa.func.sum(Job.size)).where(Job.person_id == person.id)) or 0
-    if stored_bytes > hub.settings.results_mb * 10**6:
-        raise NotNow(
-            f"your results take more than the {hub.settings.results_mb:,} MB that are kept for one person. Remove some "
-            "on their pages first."
-        )
     if needs and len(limits.waiting(session, dataset, person.id)) >= _MOST_WAITING:
         raise NotNow(f"{_MOST_WAITING} jobs of yours wait for somebody to agree. Wait for a decision, or cancel some.")
 
@@ -404,7 +404,7 @@ def cancel(hub: "Hub", person: Person, job_id: int) -> Job:
     from cloister.hub.approvals.requests import close_for
 
     with hub.database.writing() as session:
-        if find_job(session, person, job_id).person_id != person.id:
+        if find_job(session, person, job_id, result=False).person_id != person.id:
             raise NotHere(f"there is no job {job_id} of yours.")
         job = session.get_one(Job, job_id, with_for_update={"of": Job})
         if job.state == "charged":

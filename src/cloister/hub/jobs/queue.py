@@ -17,21 +17,77 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from cloister.hub.core.database import Database, now
-from cloister.hub.core.models import Job
+from cloister.hub.core.models import Job, Person
+from cloister.hub.core.settings import Settings
 from cloister.hub.jobs import limits
+from cloister.privacy.errors import NotNow
 
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
 
-__all__ = ["ACTIVE", "ENDED", "LEASE_S", "MOST_ATTEMPTS", "claim", "finish", "heartbeat", "mine", "recover"]
+__all__ = [
+    "ACTIVE",
+    "ENDED",
+    "LEASE_S",
+    "MOST_ATTEMPTS",
+    "claim",
+    "finish",
+    "heartbeat",
+    "largest_result",
+    "mine",
+    "recover",
+    "require_space",
+]
 
 ACTIVE = ("running", "charged")
 ENDED = ("done", "refused", "failed", "cancelled", "interrupted")
 LEASE_S = 30.0  # a worker that has been silent for this long is assumed dead
 MOST_ATTEMPTS = 3
 
+_PENDING = ("waiting", "queued", *ACTIVE)
+
 _STANDS = "The worker stopped after the charge. The charge stands, and this job does not run again; start a new one."
 _GIVEN_UP = "The worker stopped several times while it ran this job, before anything was charged. Ask the operator."
+
+
+def largest_result(settings: Settings) -> int:
+    """Return the most bytes that one result may have."""
+    return min(settings.result_mb, settings.results_mb) * 10**6
+
+
+def require_space(session: Session, settings: Settings, person_id: int, largest: int) -> None:
+    """Refuse a job whose result might not find space: whatever is charged can be kept.
+
+    Jobs under way count with the most that their results may have. The caller writes it as `Job.size` of the new job.
+
+    Args:
+        session: a transaction of `database.writing()`.
+        settings: the hub's settings.
+        person_id: the user.
+        largest: the most bytes that the result may have.
+
+    Raises:
+        NotNow: it might not fit beside the results that are kept, and those under way.
+    """
+    if session.get_bind().dialect.name == "postgresql":  # SQLite has one writer anyway
+        session.execute(sa.select(Person.id).where(Person.id == person_id).with_for_update())
+    sizes = sa.select(sa.func.sum(sa.func.coalesce(Job.size, 0)), sa.func.count() - sa.func.count(Job.size))
+    sizes = sizes.where(Job.person_id == person_id)
+    kept = session.execute(sizes.where(Job.state == "done")).one()[0] or 0
+    known, unknown = session.execute(sizes.where(Job.state.in_(_PENDING))).one()
+    pending = (known or 0) + unknown * largest_result(settings)  # unknown: submitted to an older version
+    if kept + pending + max(1, largest) <= settings.results_mb * 10**6:
+        return
+    wait = "Wait until your jobs under way are done, or remove" if pending else "Remove"
+    raise NotNow(
+        f"the result might not find space: {settings.results_mb:,} MB of results are kept for one person, yours take "
+        f"{_mb(kept)}, jobs under way may add {_mb(pending)}, and this one {_mb(largest)}. {wait} some results on "
+        "their pages."
+    )
+
+
+def _mb(size: int) -> str:
+    return f"{size / 10**6:,.3g} MB"
 
 
 def claim(database: Database, worker: str, most_each: int | None = None) -> Job | None:

@@ -147,8 +147,9 @@ def _finish(case: JobContext, worker: str, book: JobLedger, received: PersonRele
     loss = book.loss or Loss.nothing(planned.loss.measure, planned.loss.relation)
     receipts = [receipt.text() for receipt in done.receipts]
     plain = result_bytes(done.result)
-    if len(plain) > hub.settings.result_mb * 10**6:
-        raise BadForm(f"the result has more than the {hub.settings.result_mb:,} MB that one may have. Ask for less.")
+    most = queue.largest_result(hub.settings)  # space for it was set aside when the job was submitted
+    if len(plain) > most:
+        raise BadForm(f"the result has more than the {most // 10**6:,} MB that one may have. Ask for less.")
     digest = hashlib.sha256(plain).hexdigest()
     with hub.database.reading() as session:
         policy, page = versions.version(hub, session, case.dataset, case.verdict.policy_number)

@@ -1,5 +1,7 @@
 """One process of a hub, started by `serve`: `web ALIVE SOCKET` or `worker ALIVE`, both file descriptors."""
 
+import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -12,6 +14,8 @@ from cloister.hub.core.hub import Hub
 from cloister.hub.core.settings import Settings
 
 __all__ = ["application", "main"]
+
+_M_MMAP_THRESHOLD = -3  # of malloc.h
 
 
 def application(hub: Hub) -> object:
@@ -30,8 +34,13 @@ def web(hub: Hub, descriptor: int) -> None:
     """Serve requests from a listening socket until SIGTERM."""
     import uvicorn
 
+    from cloister.hub.web.connection import Connections
+
+    _return_large_blocks()
     config = uvicorn.Config(
         application(hub),  # type: ignore[arg-type]
+        http=Connections(hub.settings, _most_connections()),  # type: ignore[arg-type]
+        ws="none",
         log_config=None,
         access_log=False,  # it would write query strings; the application writes its own line
         proxy_headers=False,  # CLOISTER_TRUSTED_PROXIES decides whom to believe
@@ -39,6 +48,24 @@ def web(hub: Hub, descriptor: int) -> None:
         timeout_graceful_shutdown=20,
     )
     uvicorn.Server(config).run(sockets=[socket.socket(fileno=descriptor)])
+
+
+def _return_large_blocks() -> None:
+    """Let the C library return every freed block of a MB: by itself glibc keeps several times the largest answer."""
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 1024 * 1024)
+
+
+def _most_connections() -> int:
+    """Return how many connections this process serves: with a file each, half of its descriptors at most."""
+    from cloister.hub.web.connection import MOST
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4 * MOST
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return MOST if soft == resource.RLIM_INFINITY else max(20, min(MOST, soft // 4))
 
 
 def main(arguments: list[str]) -> None:

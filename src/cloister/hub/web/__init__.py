@@ -1,7 +1,8 @@
 """Web interface of the hub: pages rendered on the server, and a JSON API under /api.
 
     app.py        create_app(hub): the whole application
-    security.py   headers, cookies, body sizes, the client's network address
+    security.py   headers, cookies, body sizes, turns, the client's network address
+    connection.py connections: how many, and how long one may neither send nor read
     context.py    the visitor, CSRF, and `page(...)`: start here to write a page
     forms.py      submitted forms, read safely
     refill.py     refused forms, shown again as they were filled in

@@ -7,10 +7,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Request
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartParser
+from starlette.responses import JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from cloister import local
@@ -26,7 +27,6 @@ from cloister.version import __version__
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from starlette.responses import Response
     from starlette.types import Scope
 
     from cloister.hub.core.hub import Hub
@@ -51,7 +51,7 @@ def create_app(hub: "Hub") -> FastAPI:
         version=__version__,
         docs_url=None,  # they load external scripts
         redoc_url=None,
-        openapi_url="/api/openapi.json",
+        openapi_url=None,  # `_description` below: rendered once, and under a turn
         redirect_slashes=False,  # it would redirect to whatever host the request names
         # Paths and query strings hold secrets: of invitations, of resets, of subject cards. No span gets them.
         telemetry={
@@ -75,6 +75,7 @@ def create_app(hub: "Hub") -> FastAPI:
     # gets no cookie, and sends none. Their rate and turns are in `respondent.answers.slowed`.
     for router in _routers(respondent):
         app.include_router(router, include_in_schema=False)
+    app.add_api_route("/api/openapi.json", _description, include_in_schema=False, dependencies=[Depends(guard)])
     for router in _routers(api):
         app.include_router(router, dependencies=[Depends(guard)])
     for router in _routers(pages):
@@ -86,6 +87,14 @@ def create_app(hub: "Hub") -> FastAPI:
     return app
 
 
+def _description(request: Request) -> Response:
+    """Return the description of the API."""
+    state = request.app.state
+    if not hasattr(state, "description"):
+        state.description = JSONResponse(request.app.openapi()).body
+    return Response(state.description, media_type="application/json")
+
+
 def _share(most: int, hub: "Hub") -> int:
     """Return one web process's part of a limit: each counts by itself, and their sum must not exceed the limit."""
     return -(-most // max(1, hub.settings.web_processes))
@@ -94,7 +103,7 @@ def _share(most: int, hub: "Hub") -> int:
 class Modules(StaticFiles):
     """Static files of the JavaScript client, and no other file of that folder."""
 
-    async def get_response(self, path: str, scope: "Scope") -> "Response":
+    async def get_response(self, path: str, scope: "Scope") -> Response:
         """Return a module, or 404."""
         if not path.endswith(".mjs"):
             raise HTTPException(404)

@@ -89,7 +89,6 @@ _SAFE = ("GET", "HEAD", "OPTIONS")
 _URLENCODED = "application/x-www-form-urlencoded"
 _MOST_FIELDS = 2000
 _STRANGERS_FORM = 64 * 1024
-_WAITS = {("GET", "/api/jobs/{number}")}  # waits for a job's end without a thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +245,7 @@ async def guard(request: Request, visitor: Annotated[Visitor, Depends(visitor)])
     Then check that a request that changes something comes from our own page or carries a token.
     """
     await _receive_form(request, visitor)
-    if (request.method, getattr(request.scope.get("route"), "path", "")) not in _WAITS:
-        await take_turn(request, visitor.key)
+    await take_turn(request, visitor.key)
     await _check_source(request, visitor)
     request.state.source_checked = True
 

@@ -38,7 +38,9 @@ __all__ = [
     "client_address",
     "cookie_name",
     "drop_cookie",
+    "give_turn",
     "has_turn",
+    "is_proxy",
     "set_cookie",
     "take_turn",
 ]
@@ -110,6 +112,11 @@ def client_address(request: HTTPConnection, settings: Settings) -> str:
     while chain and _within(address, trusted):
         address = chain.pop()  # from the right: entries further left may be invented by the sender
     return address
+
+
+def is_proxy(address: str, settings: Settings) -> bool:
+    """Return True if a trusted proxy has this address."""
+    return _within(address, _networks(settings.trusted_proxies.split(",")))
 
 
 def _networks(texts: Iterable[str]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
@@ -340,9 +347,14 @@ def _facts(scope: Scope, number: str, status: int, seconds: float) -> dict[str, 
 # All routes that use the database share one pool of threads. Without turns, one person's slow requests would hold
 # every thread. A request above the limit waits on the event loop, where it holds no thread, until one of the same
 # person ends; one that has waited for WAIT_S is refused.
+#
+# A request keeps its turn until its answer has left the process: a body that nobody reads stays in memory. It goes out
+# in pieces, and the server takes the next one when the last has left (see `web.connection`, which also gives up a
+# client that does not read). No turn: files under /static, which are read piece by piece, and pages of errors.
 
 AT_ONCE = 10  # a quarter of the threads
 WAIT_S = 30.0  # less than proxies wait for an answer
+PIECE = 64 * 1024  # bytes of a body that are handed to the server at once
 INNER = "cloister.inner"  # in the scope of a request that is made within another one, under its turn
 
 
@@ -353,7 +365,7 @@ class _Line:
 
 
 class Turns:
-    """Gives the turn of every request back when it has been answered. Wraps the application."""
+    """Gives the turn of every request back when its answer has left the process. Wraps the application."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -365,8 +377,19 @@ class Turns:
             await self.app(scope, receive, send)
             return
         scope["cloister.turns"] = self.lines
+
+        async def send_in_pieces(message: Message) -> None:
+            body = message.get("body", b"")
+            if message["type"] != "http.response.body" or not body:
+                await send(message)
+                return
+            for start in range(0, len(body), PIECE):
+                await send({"type": message["type"], "body": body[start : start + PIECE], "more_body": True})
+            # Without data: the server accepts it when the last piece has left.
+            await send({"type": message["type"], "body": b"", "more_body": message.get("more_body", False)})
+
         try:
-            await self.app(scope, receive, send)
+            await self.app(scope, receive, send_in_pieces)
         finally:
             _give(scope)
 
@@ -396,6 +419,11 @@ async def take_turn(request: Request, key: str) -> None:
         _leave(lines, key)
         raise
     request.scope["cloister.turn"] = key
+
+
+def give_turn(request: Request) -> None:
+    """Give the turn back before the answer, to wait for something without a thread; take one again afterwards."""
+    _give(request.scope)
 
 
 def has_turn(request: Request) -> bool:

@@ -283,6 +283,20 @@ def test_only_the_owner_hands_in(world, files):
     assert world.rows(sa.select(Job)) == []
 
 
+def test_a_table_counts_among_the_results_that_are_kept_for_its_owner(world_maker, tmp_path, files):
+    world = world_maker(tmp_path / "hub", results_mb=1)
+    assert len(files[0]) < world.job(give(world, files).id).size < 10**6
+    content = pq.read_table(io.BytesIO(files[0])).replace_schema_metadata({"large": "x" * 10**6})
+    sink = io.BytesIO()
+    pq.write_table(content, sink)
+    side = {name: value for name, value in files[1].items() if name not in ("sha256", "signature")}
+    before = world.spent()
+    with pytest.raises(NotNow, match="1 MB of results are kept for one person"):
+        give(world, (sink.getvalue(), side, files[2]))
+    assert world.spent() == before
+    world.hub.close()
+
+
 def test_a_table_is_charged_kept_signed_and_written_down(world, files):
     job = give(world, files)
     done = world.job(job.id)

@@ -25,7 +25,9 @@ from cloister.hub.users.passwords import seal
 from cloister.hub.users.rate_limits import Limiter
 from cloister.hub.web import security
 from cloister.hub.web.app import create_app
+from cloister.hub.web.context import guard
 from cloister.hub.web.respondent import page as respondent_page
+from cloister.hub.web.respondent.answers import slowed
 from cloister.hub.web.security import BodyLimit, KnownHosts, NoSurprises
 from cloister.privacy.errors import BadForm, NotHere, NotNow, OverBudget, QueryRefused, SignInFailed, TooMany
 
@@ -172,11 +174,28 @@ def test_lists_load_no_result(hospital_hub):
     assert not any("jobs.result" in one or "jobs_1.result" in one for one in asked)
 
 
+def test_a_result_is_sent_as_it_is_stored_and_a_repeated_one_with_its_own_label(hospital_hub):
+    numbers = [hospital_hub.submit("ada").id for _ in range(3)]
+    assert hospital_hub.work() == ["done"] * 3
+    web, owner = program(hospital_hub), program(hospital_hub, "owner")
+    for number in numbers:
+        assert web.get(f"/api/jobs/{number}").json()["result"] == hospital_hub.job(number).result
+        assert owner.get(f"/api/jobs/{number}").json()["result"] is None
+    assert SAME in hospital_hub.rows(sa.select(Job).where(Job.id == numbers[2]))[0].result
+
+
+def kept_by(world, who, *states):
+    mine = sa.select(sa.func.coalesce(sa.func.sum(Job.size), 0)).where(Job.person_id == world.people[who].id)
+    return world.rows(mine.where(Job.state.in_(states)))[0]
+
+
 def test_what_is_kept_for_one_person_is_limited_and_can_be_removed(world_maker, tmp_path):
-    world = world_maker(tmp_path / "hub", results_mb=0)
+    world = world_maker(tmp_path / "hub", results_mb=1)
     first = world.submit("ada").id
     assert world.work() == ["done"]
-    with pytest.raises(NotNow, match="Remove some"):
+    with world.hub.database.writing() as session:
+        session.execute(sa.update(Job).where(Job.id == first).values(size=10**6 - 1000))
+    with pytest.raises(NotNow, match=r"1 MB of results are kept.* Remove some"):
         world.submit("ada")
     world.submit("ben")  # others are not concerned
     gateway.forget(world.hub, world.ada, first)
@@ -186,6 +205,76 @@ def test_what_is_kept_for_one_person_is_limited_and_can_be_removed(world_maker, 
         with pytest.raises(NotHere):
             gateway.forget(world.hub, world.people[who], first)
     world.hub.close()
+
+
+def test_results_of_jobs_under_way_count_before_they_are_kept(world_maker, tmp_path):
+    """So what was charged can be kept: the limit holds when all of them are done."""
+    world = world_maker(tmp_path / "hub", results_mb=1)
+    jobs, refusals = [], []
+    for number in range(20):
+        sql = f"SELECT ward, COUNT(*) AS n{number} FROM visits WHERE age > {number} GROUP BY ward"
+        try:
+            jobs.append(world.submit("ada", sql, "rho 0.0001").id)
+        except NotNow as error:
+            refusals.append(str(error))
+    assert len(jobs) > 3
+    assert "Wait until your jobs under way are done" in refusals[0]
+    assert kept_by(world, "ada", "queued") <= 10**6
+    gateway.cancel(world.hub, world.ada, jobs[0])
+    jobs.append(world.submit("ada").id)  # a cancelled one keeps no space
+    assert set(world.work()) == {"done"}
+    assert 0 < kept_by(world, "ada", "done") < 10**6
+    assert world.submit("ada", spend="rho 0.002").state == "queued"  # they took less than they might have
+    world.hub.close()
+
+
+def test_a_job_whose_result_is_not_known_counts_with_the_most_that_one_may_have(world_maker, tmp_path):
+    world = world_maker(tmp_path / "hub", results_mb=100, result_mb=40)
+    world.publish(change=[("query, profile]", "query, profile, synthesise]")])
+    form = {"kind": "synthesise", "method": "independent", "table": "visits", "columns": "ward", "rows": "10"}
+    first, _ = (world.submit("ada", spend=f"rho 0.000{i}", **form) for i in (1, 2))
+    with pytest.raises(NotNow, match=r"jobs under way may add 80 MB, and this one 40 MB"):
+        world.submit("ada", spend="rho 0.0003", **form)
+    with world.hub.database.writing() as session:  # as an older version has stored it
+        session.execute(sa.update(Job).where(Job.id == first.id).values(size=None))
+    with pytest.raises(NotNow, match=r"jobs under way may add 80 MB"):
+        world.submit("ada", spend="rho 0.0003", **form)
+    assert world.work() == ["done", "done"]
+    assert world.submit("ada", spend="rho 0.0003", **form).state == "queued"
+    world.hub.close()
+
+
+def test_a_result_has_no_more_bytes_than_its_plan_says(hospital_hub):
+    for sql in (
+        "SELECT COUNT(*) AS n FROM visits",
+        "SELECT ward, COUNT(*) AS n, SUM(age) AS s, AVG(age) AS a FROM visits GROUP BY ward",
+        "SELECT ward, age, COUNT(*) AS n FROM visits GROUP BY ward, age",
+        "SELECT ward, age, COUNT(*) AS n FROM visits GROUP BY GROUPING SETS ((ward, age), (ward), ())",
+        f"SELECT CASE WHEN age > 50 THEN '{'ü' * 4000}' ELSE 'ü' END AS w, COUNT(*) AS n FROM visits GROUP BY w",
+        f'SELECT ward, COUNT(*) / 2 AS "{"ü" * 50}" FROM visits WHERE age IN ({"3, " * 3000} 4) GROUP BY ward',
+        "SELECT " + ", ".join(f"COUNT(*) + {i} AS column_{i}" for i in range(100)) + " FROM visits",
+    ):
+        number = hospital_hub.submit("ada", sql, "rho 0.001").id
+        largest = kept_by(hospital_hub, "ada", "queued")
+        assert hospital_hub.work() == ["done"]
+        assert 0 < hospital_hub.job(number).size <= largest < 10**7, sql
+
+
+def test_a_profile_has_no_more_bytes_than_its_plan_says(hospital_hub):
+    number = hospital_hub.submit("ada", kind="profile", table="visits", bins="40").id
+    largest = kept_by(hospital_hub, "ada", "queued")
+    assert hospital_hub.work() == ["done"]
+    assert 0 < hospital_hub.job(number).size <= largest < 10**7
+
+
+def test_texts_that_are_not_known_beforehand_have_no_bound(hospital_hub):
+    for sql in (
+        "SELECT ward, CASE WHEN COUNT(*) > 5 THEN 'many' ELSE 'few' END AS n FROM visits GROUP BY ward",
+        "SELECT UPPER(ward) AS w, COUNT(*) AS n FROM visits GROUP BY ward",
+    ):
+        form = {"sql": sql, "spend": "rho 0.01"}
+        order = gateway.JobOrder("visits", "query", form, "health-research", hospital_hub.here)
+        assert gateway.pass_gate(hospital_hub.hub, hospital_hub.ada, order).planned.largest == 0, sql
 
 
 # Approvals
@@ -377,6 +466,20 @@ def test_one_person_holds_a_part_of_the_threads_only(hospital_hub, monkeypatch):
         assert asyncio.run(flood()) == (10, 200, {200})
     finally:
         hold.set()
+
+
+def test_every_route_takes_a_turn(hospital_hub):
+    """Files under /static are no routes: the server reads them piece by piece."""
+    without, count = set(), 0
+    for entry in create_app(hospital_hub.hub).routes:
+        router = getattr(entry, "original_router", None)
+        before = [] if router is None else [needed.dependency for needed in entry.include_context.dependencies]
+        for route in [entry] if router is None else router.routes:
+            needed = {part.call for part in route.dependant.dependencies} if hasattr(route, "dependant") else set()
+            without |= set() if {guard, slowed} & {*before, *needed} else {route.path}
+            count += 1
+    assert without == {"/static", "/static/local"}
+    assert count > 90
 
 
 def test_a_request_that_waits_too_long_for_its_turn_is_answered_with_503_and_when_to_come_back(

@@ -41,6 +41,7 @@ __all__ = ["HANDED", "VOUCHES", "hand_in"]
 
 HANDED = "handed in"  # in a job's parameters
 PURPOSE = "handed in by the owner"
+_SIGNATURES = 100_000  # bytes of what the hub adds to a table: receipts, signatures, its label
 VOUCHES = (
     "Made outside this hub: the hub vouches for the charge and that the file is unchanged, not for how it was made."
 )
@@ -67,6 +68,7 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
         NotHere: the user does not own such a dataset.
         BadForm: the files are not what they must be.
         OverBudget: the budget does not suffice; nothing is charged, and the table is not shared.
+        NotNow: the dataset is paused, or there is no space for it.
     """
     with hub.database.reading() as session:
         dataset = owned(session, name, person)
@@ -106,7 +108,7 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
     lines = [receipt.text() for receipt in receipts]
     signed = label(hub.key, policy, text.number, text.text, plain, now(), job=job.id, loss=book.loss, receipts=lines)
     result["label"] = signed.text()
-    if not _end(hub, job, "done", book.loss, result=result, receipt="\n".join(lines), problem=""):
+    if not _end(hub, job, "done", book.loss, result=result, size=len(plain), receipt="\n".join(lines), problem=""):
         raise NotNow("this took too long and was given up. The charge stands.")
     with hub.database.reading() as session:
         return session.get_one(Job, job.id)  # as it ended: with its loss and its time
@@ -126,10 +128,13 @@ def _begin(
     side = submission.side
     names = submission.names
     parameters = {"method": side["method"], "table": side["table"], "columns": ", ".join(names)}
+    told = len(result_bytes({**submission.page, "side": [side, side]}))  # a receipt in it is stored twice
+    largest = len(submission.content) * 4 // 3 + told + _SIGNATURES  # the file is stored in base64
     parameters |= {"rows": str(submission.rows), "names": names, "sha256": submission.digest, HANDED: True}
     with hub.database.writing() as session:
         limits.lock(session, dataset.id)
         _refuse_same(session, dataset, submission.digest)
+        queue.require_space(session, hub.settings, person.id, largest)
         limits.check(session, limits.Payer(dataset, person.id, policy, hub.ledger), planned.loss, planned.own)
         hub.ledger.balance(dataset.name).add(planned.loss)
         job = Job(
@@ -145,6 +150,7 @@ def _begin(
             worker=f"hand-in:{secrets.token_hex(8)}",
             heartbeat=now(),
             started=now(),
+            size=largest,
         )
         session.add(job)
         session.flush()

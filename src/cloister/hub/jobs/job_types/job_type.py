@@ -108,6 +108,7 @@ class Planned:
     notes: tuple[str, ...] = ()
     blocked: str = ""
     cells: int = field(default=0, compare=False)  # size of the answer; not stored
+    largest: int = field(default=0, compare=False)  # the most bytes of its result, if known; not stored either
     decision: int = field(default=0, compare=False)  # not stored either
 
     def to_json(self) -> dict[str, Any]:

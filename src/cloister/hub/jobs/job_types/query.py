@@ -24,6 +24,7 @@ from cloister.query.sql_text import parse
 __all__ = ["Query", "cells", "planned"]
 
 _MOST_SHOWN = 2_000
+_FRAME = 100_000  # bytes of a result without cells, names and SQL
 _LEAST, _MOST = Fraction(1, 10**30), 10**30  # of an acceptable error: the limits of a float
 
 
@@ -129,6 +130,7 @@ def planned(data: Dataset, plan: Plan) -> Planned:
         tuple(plan.statements()),
         plan.notes,
         cells=_cells(plan),
+        largest=_largest(plan),
     )
 
 
@@ -137,6 +139,24 @@ def _cells(plan: Plan) -> int:
     sizes = [max(1, len(group.values or ())) for group in plan.question.groups]
     rows = sum(math.prod(sizes[i] for i in members) for members in plan.question.sets)
     return rows * len(plan.question.outputs)
+
+
+def _largest(plan: Plan) -> int:
+    """Return an upper bound of the result's bytes; 0 if texts in it are not known beforehand."""
+    question, texts = (
+        plan.question,
+        {f"k{i}" for i, group in enumerate(plan.question.groups) if group.term.type == "text"},
+    )
+    if plan.finds or any(group.values is None for group in question.groups):
+        return 0
+    for output in question.outputs:
+        parts = [] if isinstance(output.node, exp.Column) else list(output.node.find_all(exp.Literal, exp.Column))
+        if any(part.is_string or part.name in texts for part in parts):
+            return 0
+    words = [value for group in question.groups if group.term.type == "text" for value in group.values or ()]
+    longest = max((len(str(word).encode()) for word in words), default=0)
+    # A cell is in an Arrow table in base64, with its limits, and as JSON for the page, where a sign may take six.
+    return _FRAME + 40 * len(question.text) + 2_000 * len(question.outputs) + _cells(plan) * (160 + 8 * longest)
 
 
 def cells(answer: Answer) -> dict[str, Any]:

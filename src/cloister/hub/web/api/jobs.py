@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sqlalchemy.orm import defer
 from starlette.responses import Response
 
+from cloister.hub.approvals.visibility import result_text
 from cloister.hub.core.models import Job
 from cloister.hub.jobs import gateway
 from cloister.hub.jobs.authorise import plan_for
@@ -20,6 +21,7 @@ from cloister.hub.jobs.job_types import Planned
 from cloister.hub.jobs.planner import Planner, PlanRequest
 from cloister.hub.jobs.queue import ENDED
 from cloister.hub.web.context import Visitor, scoped
+from cloister.hub.web.security import give_turn, take_turn
 from cloister.privacy.errors import NotHere
 
 if TYPE_CHECKING:
@@ -115,11 +117,11 @@ async def plan(request: Request, name: str, asked: JobBody, visitor: MayWork) ->
     return PlanFacts(**planned.to_json())
 
 
-@router.post("/api/datasets/{name}/jobs", status_code=202)
-async def submit(request: Request, name: str, asked: JobBody, visitor: MayWork) -> JobFacts:
+@router.post("/api/datasets/{name}/jobs", status_code=202, response_model=JobFacts)
+async def submit(request: Request, name: str, asked: JobBody, visitor: MayWork) -> Response:
     """Submit a job. It is queued, or waits for approval."""
     job = await submitted_by(request, visitor, asked.order(name, visitor))
-    return await run_in_threadpool(_found, visitor, job.id)
+    return await run_in_threadpool(_found, visitor, job.id, 202)
 
 
 async def planned_by(request: Request, visitor: Visitor, order: gateway.JobOrder) -> Planned:
@@ -144,8 +146,8 @@ async def _passed(request: Request, visitor: Visitor, order: gateway.JobOrder) -
     return await planner.ask(plan_request, request.is_disconnected)
 
 
-@router.post("/api/jobs/{number}/cancel")
-def cancel(number: int, visitor: MayWork) -> JobFacts:
+@router.post("/api/jobs/{number}/cancel", response_model=JobFacts)
+def cancel(number: int, visitor: MayWork) -> Response:
     """Cancel a job before it is charged. After the charge it is too late: the charge stands."""
     gateway.cancel(visitor.hub, visitor.who, number)
     return _found(visitor, number)
@@ -154,19 +156,19 @@ def cancel(number: int, visitor: MayWork) -> JobFacts:
 # Looking
 
 
-@router.get("/api/jobs/{number}")
+@router.get("/api/jobs/{number}", response_model=JobFacts)
 async def show(
     request: Request,
     number: int,
     visitor: MayRead,
     wait: Annotated[float, Query(ge=0, le=_LONGEST_WAIT_S, description="how many seconds to wait for its end")] = 0.0,
-) -> JobFacts:
+) -> Response:
     """Return a job: one's own with its result, or one on one's own dataset without."""
-    facts = await run_in_threadpool(_found, visitor, number)
-    if wait and facts.state not in (*ENDED, "waiting"):
+    if wait and await run_in_threadpool(_state, visitor, number) not in (*ENDED, "waiting"):
+        give_turn(request)  # waiting takes no thread and no memory; the result is loaded under a turn
         await _waiters(request, visitor.hub).ended(number, wait)
-        facts = await run_in_threadpool(_found, visitor, number)
-    return facts
+        await take_turn(request, visitor.key)
+    return await run_in_threadpool(_found, visitor, number)
 
 
 @router.get("/api/jobs")
@@ -196,7 +198,7 @@ def forget(number: int, visitor: MayWork) -> None:
 def receipt(number: int, visitor: MayRead) -> Response:
     """Return the signed receipt of a charge, as it was issued; one line for each, if there were several."""
     with visitor.hub.database.reading() as session:
-        job = gateway.find_job(session, visitor.who, number)
+        job = gateway.find_job(session, visitor.who, number, result=False)
     if not job.receipt:
         raise NotHere(f"job {number} has no receipt: nothing was charged to the dataset, or it is not done.")
     name = f"cloister-{job.dataset.name}-{number}.receipt.json"
@@ -223,11 +225,20 @@ def model_name(job: Job) -> str:
     return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "-_") else "-" for sign in words) + ".model"
 
 
-def _found(visitor: Visitor, number: int) -> JobFacts:
+def _state(visitor: Visitor, number: int) -> str:
     with visitor.hub.database.reading() as session:
-        job = gateway.find_job(session, visitor.who, number)
+        return gateway.find_job(session, visitor.who, number, result=False).state
+
+
+def _found(visitor: Visitor, number: int, status: int = 200) -> Response:
+    """Return a job with its result, whose stored text is copied: parsing megabytes would stop all other threads."""
+    with visitor.hub.database.reading() as session:
+        job = gateway.find_job(session, visitor.who, number, result=False)
         mine = job.person_id == visitor.who.id
-        return _facts(job, plan_for(visitor.hub, session, visitor.who, job, visitor.environment) if mine else None)
+        facts = _facts(job, plan_for(visitor.hub, session, visitor.who, job, visitor.environment) if mine else None)
+        result = result_text(session, job) if mine else None
+    head = facts.model_dump_json(exclude={"result"}).removesuffix("}")
+    return Response(f'{head},"result":{result or "null"}}}', status, media_type="application/json")
 
 
 def _listed(visitor: Visitor, wanted: sa.Select[Job], before: int | None) -> JobList:
@@ -239,7 +250,7 @@ def _listed(visitor: Visitor, wanted: sa.Select[Job], before: int | None) -> Job
 
 
 def _facts(job: Job, plan: dict[str, Any] | None = None) -> JobFacts:
-    """Return the facts of a job; with its plan, parameters and result if there is a plan."""
+    """Return the facts of a job, without its result; with its plan and parameters if there is a plan."""
     has_plan = plan is not None
     return JobFacts(
         id=job.id,
@@ -258,7 +269,6 @@ def _facts(job: Job, plan: dict[str, Any] | None = None) -> JobFacts:
         loss=job.loss,
         plan=plan,
         parameters=job.parameters if has_plan else None,
-        result=job.result if has_plan else None,
         receipts=job.receipt.splitlines() if has_plan and job.receipt else [],
     )
 

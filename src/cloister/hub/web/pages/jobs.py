@@ -168,7 +168,7 @@ def chart_of(result: dict[str, Any], column: str, theme: str, size: str) -> Resp
 def receipt(number: int, visitor: SignedIn) -> Response:
     """Return the signed receipt, as it was issued."""
     with visitor.hub.database.reading() as session:
-        job = find_job(session, visitor.who, number)
+        job = find_job(session, visitor.who, number, result=False)
     if not job.receipt:
         raise NotHere("there is no receipt: nothing was charged.")
     name = f"cloister-{job.dataset.name}-{job.id}.receipt.json"
