@@ -111,7 +111,7 @@ def test_a_connected_spark_is_planned_on_its_twin_and_worked_on_in_place(hub, cl
     with hub.database.reading() as session:
         made = session.get_one(Version, made.id)
     assert set(made.declared["visits"]) == {"patient", "ward", "age"}
-    real, twin = datasets.open_for_work(hub, dataset, made, owner), datasets.open_twin(made)
+    real, twin = datasets.open_for_work(hub, dataset, made, owner), datasets.open_twin(hub, dataset, made)
     account = hub.ledger.account("visits")
     question = "SELECT ward, AVG(age) FROM visits GROUP BY ward"
     plans = [Data(tables, account, "1").plan(question, spend=rho("0.1")) for tables in (real, twin)]

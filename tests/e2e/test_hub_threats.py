@@ -696,6 +696,52 @@ def test_a_policy_that_was_deleted_does_not_put_the_one_before_in_force(town):
     assert ask(town, "ada", hub_world.COUNT).status_code == 200
 
 
+def test_a_private_table_is_not_made_public_by_a_schema_that_was_changed_in_the_database(town):
+    """One person's pay, by bisection: what a public table joins is counted row by row."""
+    spent = town.hub.ledger.balance("visits").spent
+    sql = "SELECT COUNT(*) AS n FROM visits v JOIN salaries s ON v.patient = s.patient WHERE s.pay >= {}"
+    assert ask(town, "ada", sql.format(100)).status_code == 200
+    waiting = ask(town, "ada", sql.format(200), do="jobs").json()["id"]
+    with town.hub.database.writing() as session:
+        version = session.scalars(sa.select(Version).where(Version.dataset_id == 1)).one()
+        start, end = version.schema.split("  salaries:\n    unit: patient\n    columns:\n")
+        version.schema = f"{start}  salaries:\n    public: true\n    columns:\n      patient: {{type: text}}\n{end}"
+    for do in ("plan", "jobs"):
+        answer = ask(town, "ada", sql.format(300), do=do)
+        assert answer.status_code == 503
+        assert "version 1 of visits is not what its owner made" in answer.json()["message"]
+    for path in ("/api/datasets/visits/schema", "/api/datasets/visits/mock/salaries"):
+        assert town.call("ada", "GET", path).status_code == 503, path
+    assert town.work() == ["failed"]
+    (job,) = town.rows(sa.select(Job).where(Job.id == waiting))
+    assert job.result is None
+    assert "is not what its owner made" in job.problem
+    assert town.hub.ledger.balance("visits").spent == spent
+    assert "is not what its owner made" in town.ask("owner", "GET", "/datasets/visits").text
+
+
+def test_older_tables_and_a_lifted_pause_are_not_taken_from_the_database(town):
+    with town.hub.database.writing() as session:
+        dataset = datasets.find(session, "visits")
+        made = datasets.new_version(town.hub, session, town.people["owner"], dataset)
+    assert ingest.prepare(town.hub, made.id) == "ready"
+    assert ask(town, "ada", hub_world.COUNT).status_code == 200
+    body = {"paused": True}
+    assert town.call("owner", "POST", "/api/datasets/visits/pause", body=body).status_code == 200
+    with town.hub.database.writing() as session:
+        datasets.find(session, "visits").paused = False
+    answer = ask(town, "ada", hub_world.COUNT)
+    assert answer.status_code == 409
+    assert "was changed so that it seems open" in answer.json()["message"]
+    assert town.call("owner", "POST", "/api/datasets/visits/pause", body={"paused": False}).status_code == 200
+    assert ask(town, "ada", hub_world.COUNT).status_code == 200
+    with town.hub.database.writing() as session:
+        session.get_one(Version, made.id).state = "failed"
+    answer = ask(town, "ada", hub_world.COUNT)
+    assert answer.status_code == 503
+    assert "version 2 of visits was ready and is missing" in answer.json()["message"]
+
+
 def test_a_budget_raised_in_the_database_does_not_bind_the_ledger(town):
     assert ask(town, "ada", hub_world.COUNT).status_code == 200  # now the account is open in this process
     with town.hub.database.writing() as session:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 from cloister.hub.core.database import Database
 from cloister.hub.core.settings import Settings
+from cloister.hub.core.signed_state import ALL_SIGNED, catch_up
 from cloister.privacy.errors import CloisterError, NotNow, StoreFailed
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.signing import SigningKey
@@ -48,7 +49,8 @@ class Hub:
         hub.database.migrate()  # before the signing key, which marks a folder as a hub
         key = SigningKey.create(hub.signing_key_file)
         try:
-            Ledger.create(settings.ledger, key=key, head=settings.head).close()
+            with Ledger.create(settings.ledger, key=key, head=settings.head) as ledger:
+                ledger.note(ALL_SIGNED, 1)
         except CloisterError:
             hub.signing_key_file.unlink()
             raise
@@ -56,12 +58,13 @@ class Hub:
 
     @classmethod
     def open(cls, settings: Settings) -> "Hub":
-        """Open an existing hub and migrate it to this version."""
+        """Open an existing hub, migrate it to this version, and sign the versions of its tables if none ever was."""
         hub = cls(settings)
         if not hub.signing_key_file.exists():
             raise NotNow(f"there is no hub in {settings.folder}. Make one with `cloister hub init`.")
         _tighten(settings.folder)
         hub.database.migrate()
+        catch_up(hub)
         return hub
 
     @property
@@ -71,12 +74,12 @@ class Hub:
 
     @property
     def signing_key_file(self) -> Path:
-        """Path of the key that signs ledger entries, receipts, policies and the audit log."""
+        """Path of the key that signs ledger entries, receipts, policies, versions of tables and the audit log."""
         return self.folder / "signing.key"
 
     @cached_property
     def key(self) -> SigningKey:
-        """Key that signs ledger entries, receipts, policies and the audit log."""
+        """Key that signs ledger entries, receipts, policies, versions of tables and the audit log."""
         return SigningKey.load(self.signing_key_file)
 
     @cached_property

@@ -162,6 +162,7 @@ class Version(Base):
     schema: Mapped[str] = mapped_column(Text)  # schema.yaml
     declared: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # table -> {column: DuckDB type}; for plans
     source: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)  # {"kind": "sealed", "files": …} or a connection
+    signature: Mapped[str | None] = mapped_column(Text)  # over all of the above: see core/signed_state.py
     state: Mapped[str] = mapped_column(String(20), default="preparing")  # preparing, ready, failed
     problem: Mapped[str] = mapped_column(Text, default="")  # for the owner only
     created: Mapped[float] = mapped_column(default=now)

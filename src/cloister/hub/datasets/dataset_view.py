@@ -15,14 +15,14 @@ from cloister.data.schema import Schema
 from cloister.hub.approvals.visibility import concerns, subject_of
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Dataset, Person, Version
-from cloister.hub.datasets.datasets import find, versions
+from cloister.hub.datasets.datasets import find, newest
 from cloister.hub.policy import decision_log
 from cloister.hub.policy.conditions import Environment, Subject
 from cloister.hub.policy.decide import Verdict, allowed_purposes, decide
 from cloister.hub.policy.policy import SEE_SCHEMA, Policy
 from cloister.hub.policy.versions import current
 from cloister.hub.policy.views import TableView, visible_schema
-from cloister.privacy.errors import BadPolicy, NotHere
+from cloister.privacy.errors import BadPolicy, NotHere, NotNow, SealBroken
 
 __all__ = ["DatasetView", "require_schema", "visible_dataset", "visible_datasets"]
 
@@ -36,11 +36,12 @@ class DatasetView:
         mine: True if the user owns it.
         policy: the policy in force; None if the stored one is not valid, which only the owner sees.
         verdict: the decision on seeing its schema; None for the owner, who always may.
-        version: the newest one that is ready.
+        version: the newest one that is ready; None also if it is not what the hub signed.
         schema: the visible part of its schema; None before there are tables, and while no role of theirs shows it.
         number: the policy's version.
         subject: the user as the policy sees them; None without a policy.
         environment: the time and place of the request.
+        problem: why the stored version is not used, if it is not what the hub signed.
     """
 
     dataset: Dataset
@@ -52,6 +53,7 @@ class DatasetView:
     number: int = 0
     subject: Subject | None = None
     environment: Environment | None = None
+    problem: SealBroken | None = None
 
     def purposes(self, operation: str) -> tuple[str, ...]:
         """Return the purposes for which the user may do this now; none while the dataset is paused or has no policy."""
@@ -96,10 +98,13 @@ def require_schema(hub: Hub, person: Person, view: DatasetView, action: str, **f
 
     Raises:
         Denied: they may not.
+        SealBroken: the stored schema is not what its owner made. The owner can still look at the page to edit it.
     """
     name, verdict = view.dataset.name, view.verdict
     if verdict is not None:
         decision_log.require(hub, person, name, verdict, kind="schema", cost=None)
+    if view.problem is not None and not view.mine:
+        raise view.problem
     hub.audit.record(person.id, action, f"dataset/{name}", **facts, **(verdict.for_audit() if verdict else {}))
 
 
@@ -129,17 +134,27 @@ def _sight(
     hub: Hub, session: Session, person: Person, dataset: Dataset, environment: Environment
 ) -> DatasetView | None:
     mine = dataset.owner_id == person.id
-    ready = next((version for version in versions(session, dataset) if version.state == "ready"), None)
+    ready, problem = _newest(hub, session, dataset)
     full_schema = None if ready is None else Schema.parse(ready.schema, max_bytes=None)
     try:
         policy, number = current(hub, session, dataset)
     except (BadPolicy, NotHere):
-        return DatasetView(dataset, mine, None, None, ready, full_schema) if mine else None
+        return DatasetView(dataset, mine, None, None, ready, full_schema, problem=problem) if mine else None
     subject = subject_of(session, dataset, person)
     if mine:
-        return DatasetView(dataset, mine, policy, None, ready, full_schema, number, subject, environment)
+        return DatasetView(dataset, mine, policy, None, ready, full_schema, number, subject, environment, problem)
     if not concerns(policy, person, subject, environment):
         return None
     verdict = decide(policy, number, subject, SEE_SCHEMA, "", environment)
     schema = _shown(ready.schema, verdict.view) if ready is not None and verdict.allowed else None
-    return DatasetView(dataset, mine, policy, verdict, ready, schema, number, subject, environment)
+    return DatasetView(dataset, mine, policy, verdict, ready, schema, number, subject, environment, problem)
+
+
+def _newest(hub: Hub, session: Session, dataset: Dataset) -> tuple[Version | None, SealBroken | None]:
+    """Return the newest version that is ready; or why the stored one is not used."""
+    try:
+        return newest(hub, session, dataset), None
+    except NotNow:
+        return None, None
+    except SealBroken as error:
+        return None, error

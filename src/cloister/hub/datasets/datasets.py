@@ -20,13 +20,21 @@ from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.keys import seal
 from cloister.hub.core.models import Dataset, Person, Upload, Version
+from cloister.hub.core.signed_state import (
+    check_version,
+    keyed_digest,
+    newest_number,
+    note_pause,
+    require_newest,
+    sign_version,
+)
 from cloister.hub.datasets.connect import Link, read_address
 from cloister.hub.datasets.tables import open_for_work, open_twin
 from cloister.hub.datasets.upload import afterwards
 from cloister.hub.policy.text.reader import read
 from cloister.hub.policy.versions import newest as current_page
 from cloister.hub.policy.versions import publish
-from cloister.privacy.errors import AccountMismatch, BadForm, BadPolicy, BadSchema, Denied, NotHere, NotNow
+from cloister.privacy.errors import AccountMismatch, BadForm, BadPolicy, BadSchema, Denied, NotHere, NotNow, SealBroken
 
 __all__ = [
     "create",
@@ -107,7 +115,7 @@ def create(
     session.refresh(dataset)
     publish(hub, session, owner, dataset, policy_text, schema=schema)
     if schema is not None:
-        _draft(session, dataset, schema_text)
+        _draft(hub, session, dataset, schema_text)
     hub.audit.write(session, owner.id, "dataset.created", f"dataset/{name}", budget=dataset.budget)
     return dataset
 
@@ -138,16 +146,18 @@ def versions(session: Session, dataset: Dataset) -> list[Version]:
     return list(session.scalars(wanted))
 
 
-def newest(session: Session, dataset: Dataset) -> Version:
-    """Return the newest version that is ready.
+def newest(hub: Hub, session: Session, dataset: Dataset) -> Version:
+    """Return the newest version that is ready, checked.
 
     Raises:
         NotNow: there is none yet.
+        SealBroken: it is not what the hub signed, or a newer one was ready.
     """
-    for version in versions(session, dataset):
-        if version.state == "ready":
-            return version
-    raise NotNow(f"the dataset {dataset.name} has no tables yet.")
+    ready = next((version for version in versions(session, dataset) if version.state == "ready"), None)
+    require_newest(hub, dataset, ready)
+    if ready is None:
+        raise NotNow(f"the dataset {dataset.name} has no tables yet.")
+    return ready
 
 
 # Versions
@@ -158,9 +168,16 @@ def draft_version(session: Session, dataset: Dataset) -> Version | None:
     return next((version for version in versions(session, dataset) if version.state == "draft"), None)
 
 
-def latest_schema(session: Session, dataset: Dataset) -> str:
-    """Return the schema that was saved last, as text; empty if there is none."""
-    return next((version.schema for version in versions(session, dataset)), "")
+def latest_schema(hub: Hub, session: Session, dataset: Dataset) -> str:
+    """Return the schema that was saved last, as text; empty if there is none.
+
+    Raises:
+        SealBroken: it is not what the owner saved.
+    """
+    for version in versions(session, dataset):
+        check_version(hub, dataset, version)
+        return version.schema
+    return ""
 
 
 def save_draft(hub: Hub, session: Session, person: Person, dataset: Dataset, schema_text: str) -> Version:
@@ -169,20 +186,21 @@ def save_draft(hub: Hub, session: Session, person: Person, dataset: Dataset, sch
     Privacy: a schema with marks to confirm is not saved, since its entries may come from values.
     """
     _own(person, dataset)
-    _same_unit(session, dataset, _checked(hub, schema_text))
+    _same_unit(hub, session, dataset, _checked(hub, schema_text))
     hub.audit.write(session, person.id, "schema.saved", f"dataset/{dataset.name}")
-    return _draft(session, dataset, schema_text)
+    return _draft(hub, session, dataset, schema_text)
 
 
-def _draft(session: Session, dataset: Dataset, schema_text: str) -> Version:
+def _draft(hub: Hub, session: Session, dataset: Dataset, schema_text: str) -> Version:
     draft = draft_version(session, dataset)
+    others = [version.number for version in versions(session, dataset) if version is not draft]
+    # Above all others and above what the ledger knows of, or it would never be the newest.
+    number = max([newest_number(hub, dataset), *others]) + 1
     if draft is None:
-        last = max((version.number for version in versions(session, dataset)), default=0)
-        draft = Version(
-            dataset_id=dataset.id, number=last + 1, state="draft", source={}, declared={}, problem="", created=now()
-        )
+        draft = Version(dataset_id=dataset.id, state="draft", problem="", created=now())
         session.add(draft)
-    draft.schema = schema_text
+    draft.number, draft.schema, draft.source, draft.declared = number, schema_text, {}, {}
+    sign_version(hub, dataset, draft)
     session.flush()
     return draft
 
@@ -208,9 +226,9 @@ def new_version(
         BadPolicy: the policy names a table or column that this schema does not have.
     """
     _own(person, dataset)
-    schema_text = schema_text if schema_text.strip() else latest_schema(session, dataset)
+    schema_text = schema_text if schema_text.strip() else latest_schema(hub, session, dataset)
     schema = _checked(hub, schema_text)
-    _same_unit(session, dataset, schema)
+    _same_unit(hub, session, dataset, schema)
     policy = current_page(session, dataset)
     if policy is not None:
         read(policy.text, schema)  # a role that shows a removed column would show nothing at all
@@ -220,12 +238,12 @@ def new_version(
         secret = seal(hub.keys.data_key(dataset), link.to_bytes(), f"address of {dataset.name}")
         source: dict[str, Any] = {"kind": link.kind, "place": link.place, "sealed": secret.hex()}
     else:
-        source = {"kind": "sealed", "from": _origins(session, dataset, schema, uploads or {})}
-    version = _draft(session, dataset, schema_text)
+        source = {"kind": "sealed", "from": _origins(hub, session, dataset, schema, uploads or {})}
+    version = _draft(hub, session, dataset, schema_text)
     version.source, version.state, version.created = source, "preparing", now()
-    hub.audit.write(
-        session, person.id, "version.begun", f"dataset/{dataset.name}", version=version.number, kind=source["kind"]
-    )
+    sign_version(hub, dataset, version)
+    facts = {"version": version.number, "kind": source["kind"], "hash": keyed_digest(hub, dataset, version)}
+    hub.audit.write(session, person.id, "version.begun", f"dataset/{dataset.name}", **facts)
     return version
 
 
@@ -267,7 +285,7 @@ def examine_version(hub: Hub, person: Person, name: str, schema_text: str = "", 
     """
     with hub.database.reading() as session:
         dataset = owned(session, name, person)
-        schema_text = schema_text if schema_text.strip() else latest_schema(session, dataset)
+        schema_text = schema_text if schema_text.strip() else latest_schema(hub, session, dataset)
         policy = current_page(session, dataset)
     schema = _checked(hub, schema_text)
     if policy is not None:
@@ -276,9 +294,11 @@ def examine_version(hub: Hub, person: Person, name: str, schema_text: str = "", 
 
 
 def _origins(
-    session: Session, dataset: Dataset, schema: Schema, uploads: Mapping[str, str]
+    hub: Hub, session: Session, dataset: Dataset, schema: Schema, uploads: Mapping[str, str]
 ) -> dict[str, dict[str, str | int]]:
     before = next((version for version in versions(session, dataset) if version.state == "ready"), None)
+    if before is not None and any(table not in uploads for table in schema.tables):
+        require_newest(hub, dataset, before)
     files = {} if before is None else before.source.get("files", {})
     unknown = [table for table in uploads if table not in schema.tables]
     missing = [table for table in schema.tables if table not in uploads and table not in files]
@@ -309,6 +329,7 @@ def retry(hub: Hub, session: Session, person: Person, dataset: Dataset, number: 
         raise NotHere("there is no such version.")
     if version.state != "failed" or any(version.state == "preparing" for version in versions(session, dataset)):
         raise NotNow("only a failed version is prepared again, and one at a time.")
+    check_version(hub, dataset, version)
     for origin in version.source.get("from", {}).values():
         upload = session.get(Upload, origin["upload"]) if "upload" in origin else None
         if upload is not None and upload.state != "complete":
@@ -331,11 +352,13 @@ def _checked(hub: Hub, text: str) -> Schema:
     return schema
 
 
-def _same_unit(session: Session, dataset: Dataset, schema: Schema) -> None:
+def _same_unit(hub: Hub, session: Session, dataset: Dataset, schema: Schema) -> None:
     """Refuse a change of the unit: a promise to patients is not kept by protecting visits from the same account."""
-    for version in versions(session, dataset):
-        if version.state != "ready":
-            continue
+    ready = [version for version in versions(session, dataset) if version.state == "ready"]
+    if not ready:
+        require_newest(hub, dataset, None)  # if there ever was one, it says what is protected
+    for version in ready:
+        check_version(hub, dataset, version)
         before = Schema.parse(version.schema, max_bytes=None)
         if before.unit.name != schema.unit.name:
             raise BadSchema(f"this dataset protects {before.unit}. A new version cannot protect {schema.unit} instead.")
@@ -352,10 +375,17 @@ def _same_unit(session: Session, dataset: Dataset, schema: Schema) -> None:
 
 
 def pause(hub: Hub, session: Session, person: Person, dataset: Dataset, paused: bool) -> None:
-    """Pause or resume a dataset; while it is paused, no work on it begins."""
+    """Pause or resume a dataset; while it is paused, no work on it begins.
+
+    Raises:
+        NotNow: it cannot be resumed while the ledger may be an older copy.
+    """
     _own(person, dataset)
+    # One at a time, also in PostgreSQL: the ledger counts how often it was paused and resumed.
+    session.execute(sa.select(Dataset.id).where(Dataset.id == dataset.id).with_for_update())
     dataset.paused = paused
     session.add(dataset)
+    note_pause(hub, dataset.name, paused)
     hub.audit.write(session, person.id, "dataset.paused" if paused else "dataset.resumed", f"dataset/{dataset.name}")
 
 
@@ -374,8 +404,11 @@ def delete(hub: Hub, session: Session, person: Person, dataset: Dataset) -> None
     for upload in waiting:
         upload.state = "cancelled" if upload.state in ("open", "complete") else upload.state
     for version in versions(session, dataset):
+        valid = _is_valid(hub, dataset, version)
         version.source = {"kind": version.source.get("kind", "")}
-        version.state = "deleted"
+        version.state, version.signature = "deleted", None
+        if valid:
+            sign_version(hub, dataset, version)
     hub.audit.write(session, person.id, "dataset.deleted", f"dataset/{dataset.name}")
     session.flush()
     folders = [hub.folder / "sealed" / str(dataset.id), *(hub.folder / "uploads" / upload.id for upload in waiting)]
@@ -431,6 +464,14 @@ def _made_before(mark: Path, moment: float) -> bool:
         return mark.stat().st_mtime < moment
     except FileNotFoundError:  # another worker was quicker
         return False
+
+
+def _is_valid(hub: Hub, dataset: Dataset, version: Version) -> bool:
+    try:
+        check_version(hub, dataset, version)
+    except SealBroken:
+        return False
+    return True
 
 
 def _own(person: Person, dataset: Dataset) -> None:

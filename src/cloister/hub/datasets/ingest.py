@@ -23,6 +23,7 @@ from cloister.hub.core.keys import seal, unseal
 from cloister.hub.core.models import Dataset, Upload, Version
 from cloister.hub.core.notices import tell
 from cloister.hub.core.settings import Settings
+from cloister.hub.core.signed_state import check_version, keyed_digest, note_ready, sign_version
 from cloister.hub.datasets.connect import open_source
 from cloister.hub.datasets.tables import link_of, open_files, sealed_name, sealed_tables, write_table
 from cloister.hub.datasets.unpack import GROWTH, Unpacked, unpack
@@ -58,6 +59,7 @@ def prepare(hub: Hub, version_id: int, progress: Progress | None = None) -> str:
         return version.state
     folder = hub.folder / "sealed" / str(dataset.id) / f"{version.number}-{secrets.token_hex(6)}"
     try:
+        check_version(hub, dataset, version)  # it is what the owner ordered: the hub signs what it makes of it
         schema = Schema.parse(version.schema, max_bytes=None)
         schema.check()
         key = hub.keys.data_key(dataset)
@@ -168,6 +170,7 @@ def _origin(hub: Hub, dataset: Dataset, origin: Mapping[str, Any], table: str, k
             return _Origin(file.schema.names, file.kept, file.tables, lambda: reader.tell() / upload.size)
         wanted = sa.select(Version).where(Version.dataset_id == dataset.id, Version.number == origin["version"])
         earlier = session.scalars(wanted).one()
+    check_version(hub, dataset, earlier)
     earlier_table = sealed_tables(hub, dataset, earlier, key)[table]
     import pyarrow as pa
 
@@ -233,10 +236,13 @@ def _ready(hub: Hub, dataset: Dataset, version: Version, folder: Path, done: _Do
     with hub.database.writing() as session:
         current = session.get_one(Version, version.id, with_for_update=True, populate_existing=True)
         alive = session.get_one(Dataset, dataset.id, populate_existing=True).deleted is None
-        ours = current.state == "preparing" and alive
+        same = (current.number, current.schema, current.source) == (version.number, version.schema, version.source)
+        ours = current.state == "preparing" and alive and same
         if ours:
             current.source, current.declared, current.state, current.problem = done.source, done.declared, "ready", ""
-            hub.audit.write(session, None, "version.ready", f"dataset/{dataset.name}", version=version.number)
+            sign_version(hub, dataset, current)
+            facts = {"version": version.number, "hash": keyed_digest(hub, dataset, current)}
+            hub.audit.write(session, None, "version.ready", f"dataset/{dataset.name}", **facts)
             _tell_owner(
                 hub,
                 session,
@@ -246,6 +252,7 @@ def _ready(hub: Hub, dataset: Dataset, version: Version, folder: Path, done: _Do
     if not ours:  # another worker was faster, or the dataset was deleted meanwhile
         shutil.rmtree(folder, ignore_errors=True)
         return current.state
+    note_ready(hub, dataset.name, version.number)
     for origin in done.source.get("from", {}).values():
         if "upload" in origin:
             shutil.rmtree(hub.folder / "uploads" / origin["upload"], ignore_errors=True)

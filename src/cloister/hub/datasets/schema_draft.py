@@ -14,6 +14,7 @@ from cloister.data.draft import draft, draft_as_owner
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Dataset, Person, Upload
 from cloister.hub.core.settings import Settings
+from cloister.hub.core.signed_state import check_version
 from cloister.hub.datasets import ingest
 from cloister.hub.datasets.bounded import run_bounded
 from cloister.hub.datasets.datasets import versions
@@ -69,6 +70,7 @@ def _tables(hub: Hub, dataset_id: int, rows: int) -> "dict[str, pa.Table]":
         head = islice(file.tables(file.schema.names), 1) if rows else ()
         tables[table] = pa.concat_tables([file.schema.empty_table(), *head]).slice(0, rows)
     if not tables and ready is not None:
+        check_version(hub, dataset, ready)
         for table, sealed_table in sealed_tables(hub, dataset, ready, key).items():
             tables[table] = sealed_table.head(rows) if rows else sealed_table.schema.empty_table()
     if not tables:

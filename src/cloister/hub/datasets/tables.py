@@ -22,6 +22,7 @@ from cloister.data.tables import Tables, open_tables
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.keys import subkey, unseal
 from cloister.hub.core.models import Dataset, Person, Version
+from cloister.hub.core.signed_state import check_version, require_unpaused
 from cloister.hub.datasets.connect import Link, open_source
 from cloister.privacy.errors import EngineFailed, NotHere, NotNow, SealBroken
 
@@ -55,16 +56,16 @@ def open_for_work(hub: Hub, dataset: Dataset, version: Version, person: Person |
     """Open the tables with their rows, for a worker only. The audit log records it first.
 
     Raises:
-        SealBroken: a sealed table is not what was sealed.
+        SealBroken: the version is not what the hub signed, or a sealed table is not what was sealed.
     """
     with hub.database.reading() as session:  # read again: the owner may have paused or deleted it
         current = session.get(Dataset, dataset.id)
     if current is None or current.deleted is not None:
         raise NotHere("there is no such dataset.")
-    if current.paused:
-        raise NotNow("the owner has paused this dataset.")
+    require_unpaused(hub, current)
     if version.state != "ready" or version.dataset_id != current.id:
         raise NotNow("this version has no tables yet.")
+    check_version(hub, current, version)
     hub.audit.record(
         None if person is None else person.id, "tables.opened", f"dataset/{current.name}", version=version.number
     )
@@ -184,10 +185,15 @@ def _digest(path: Path) -> str:
 # Without rows, for plans
 
 
-def open_twin(version: Version) -> Tables:
-    """Open the tables without rows, for plans: needs no key, reads nothing, runs nothing."""
+def open_twin(hub: Hub, dataset: Dataset, version: Version) -> Tables:
+    """Open the tables without rows, for plans: needs no key of the dataset, reads nothing, runs nothing.
+
+    Raises:
+        SealBroken: the version is not what the hub signed.
+    """
     if version.state != "ready":
         raise NotNow("this version has no tables yet.")
+    check_version(hub, dataset, version)
     return twin_of(Schema.parse(version.schema, max_bytes=None), _DIALECTS[version.source["kind"]], version.declared)
 
 

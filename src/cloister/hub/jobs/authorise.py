@@ -19,6 +19,7 @@ from cloister.hub.accounting.activity import TABLES
 from cloister.hub.approvals.visibility import subject_of
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Dataset, Job, Person, Request, Version
+from cloister.hub.core.signed_state import require_unpaused
 from cloister.hub.datasets.datasets import newest
 from cloister.hub.jobs.dataset_pool import twins
 from cloister.hub.jobs.job_types import JobType, Planned, kind_of
@@ -107,7 +108,7 @@ def authorise(
     return tables, verdict
 
 
-def require_open(dataset: Dataset, person: Person) -> None:
+def require_open(hub: "Hub", dataset: Dataset, person: Person) -> None:
     """Refuse work on a deleted or paused dataset, or for a user whose account is closed.
 
     Raises:
@@ -116,10 +117,7 @@ def require_open(dataset: Dataset, person: Person) -> None:
     """
     if dataset.deleted is not None:
         raise NotHere("there is no such dataset any more. Nothing was spent.")
-    if dataset.paused:
-        raise NotNow(
-            f"the owner has paused {dataset.name}. Nothing was spent. Nothing runs on it until it is opened again."
-        )
+    require_unpaused(hub, dataset)
     if not person.active:
         raise NotNow("the account of the person who asked is closed. Nothing was spent.")
 
@@ -132,7 +130,7 @@ def narrowed(schema: Schema, shown: Collection[str] | None) -> Schema:
 
 
 def basis_of(hub: "Hub", version: Version, tables: Collection[str], verdict: Verdict) -> str:
-    """Return a keyed digest of what a job reads: the version of the tables, their names, and their view.
+    """Return a keyed digest of what a job reads: the version of the tables with its schema, their names, their view.
 
     It is keyed because a view holds hidden names and rules, which could be guessed and tried against a plain digest.
     Reviewers approve a plan that was made on this basis. A job whose basis has changed is refused before the charge.
@@ -142,7 +140,7 @@ def basis_of(hub: "Hub", version: Version, tables: Collection[str], verdict: Ver
         if verdict.view is None
         else {name: asdict(table_view) for name, table_view in sorted(verdict.view.items())}
     )
-    facts = {"version": version.id, "tables": sorted(tables), "view": view}
+    facts = {"version": version.id, "signature": version.signature, "tables": sorted(tables), "view": view}
     return hub.keys.mac(json.dumps(facts, sort_keys=True, default=dict).encode(), "basis of a plan")
 
 
@@ -168,7 +166,7 @@ def _sees_statements(hub: "Hub", session: Session, reader: Person, job: Job, env
     dataset = job.dataset
     if reader.id == dataset.owner_id:
         return True
-    schema, tables = versions.schema_of(session, dataset), job.plan.get(TABLES)
+    schema, tables = versions.schema_of(hub, session, dataset), job.plan.get(TABLES)
     try:
         policy, number = versions.current(hub, session, dataset)
         operation = kind_of(job.kind).operation
@@ -230,12 +228,13 @@ def open_job_context(hub: "Hub", job: Job) -> JobContext:
     Raises:
         Denied: the policy now refuses.
         NotNow: the dataset is paused, or the job would read other data than it was planned on.
+        SealBroken: the version of its tables is not what the hub signed, or not the newest.
     """
     kind, planned = kind_of(job.kind), Planned.from_json(job.plan)
     dataset, person = job.dataset, job.person  # as they were when the job was claimed, a moment ago
-    require_open(dataset, person)
+    require_open(hub, dataset, person)
     with hub.database.reading() as session:
-        version = newest(session, dataset)
+        version = newest(hub, session, dataset)
         schema = twins(hub).get(dataset, version, person).data.schema  # public: no table is opened before the verdict
         request = _request(hub, session, job, dataset, person, kind)
     tables, verdict = authorise(request, schema, job.parameters, _cost(planned))
@@ -248,7 +247,7 @@ def open_job_context(hub: "Hub", job: Job) -> JobContext:
 
 
 def _request(hub: "Hub", session: Session, job: Job, dataset: Dataset, person: Person, kind: JobType) -> JobRequest:
-    require_open(dataset, person)
+    require_open(hub, dataset, person)
     policy, number = versions.current(hub, session, dataset)
     return JobRequest(policy, number, subject_of(session, dataset, person), kind, job.purpose, _environment(job))
 

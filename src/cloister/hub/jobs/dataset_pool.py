@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenDataset", "PersonReleases", "DatasetPool", "dataset_for_person", "twins"]
 
+_Key = tuple[str, int, str | None]  # dataset, number and signature of a version
 _TWINS: "WeakKeyDictionary[Hub, DatasetPool]" = WeakKeyDictionary()
 
 
@@ -42,7 +43,6 @@ class OpenDataset:
 
     name: str
     dataset_id: int
-    version_id: int
     data: Dataset
     rules: Rules
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -64,35 +64,36 @@ class DatasetPool:
         most: int = 8,
     ) -> None:
         self._hub, self._opener, self._most = hub, opener, most
-        self._kept: OrderedDict[int, OpenDataset] = OrderedDict()
+        self._kept: OrderedDict[_Key, OpenDataset] = OrderedDict()
         self._accounts: dict[tuple[int, int], Rules] = {}
         self._lock = threading.Lock()
 
     def get(self, dataset: models.Dataset, version: models.Version, person: models.Person) -> OpenDataset:
         """Return a version, opened now unless it is open already."""
+        key = (dataset.name, version.number, version.signature)  # ids and schemas may be changed in the database
         with self._lock:
-            pooled = self._kept.get(version.id)
+            pooled = self._kept.get(key)
         if pooled is not None and _is_unchanged(pooled):
             with self._lock:
-                if version.id in self._kept:
-                    self._kept.move_to_end(version.id)
+                if key in self._kept:
+                    self._kept.move_to_end(key)
             return pooled
         if pooled is not None:
-            self._drop(version.id, pooled)
+            self._drop(key, pooled)
         opened = self._open(dataset, version, person)
         with self._lock:
-            pooled = self._kept.setdefault(version.id, opened)
+            pooled = self._kept.setdefault(key, opened)
             old = [self._kept.popitem(last=False)[1] for _ in range(len(self._kept) - self._most)]
         for unused in [*old, *([opened] if pooled is not opened else [])]:
             _close(unused)
         return pooled
 
-    def _drop(self, version_id: int, opened: OpenDataset) -> None:
+    def _drop(self, key: "_Key", opened: OpenDataset) -> None:
         """Close a version whose files have changed since it was opened."""
         with self._lock:
-            gone = self._kept.get(version_id) is opened
+            gone = self._kept.get(key) is opened
             if gone:
-                del self._kept[version_id]
+                del self._kept[key]
         if gone:
             _close(opened)
 
@@ -104,9 +105,7 @@ class DatasetPool:
         name = str(version.number)
         tables = self._opener(dataset, version, person)
         account = Account(rules, ClosedBook(self._hub.ledger))
-        return OpenDataset(
-            dataset.name, dataset.id, version.id, Dataset(tables, account, name, AnswerCache(name, path)), rules
-        )
+        return OpenDataset(dataset.name, dataset.id, Dataset(tables, account, name, AnswerCache(name, path)), rules)
 
     def account(self, dataset: models.Dataset, person: models.Person) -> Rules:
         """Return the rules of a user's account on a dataset, opened in the ledger at their first request."""
@@ -139,7 +138,7 @@ def twins(hub: "Hub") -> DatasetPool:
     from cloister.hub.datasets.tables import open_twin
 
     if hub not in _TWINS:
-        _TWINS.setdefault(hub, DatasetPool(hub, lambda _, version, __: open_twin(version), most=200))
+        _TWINS.setdefault(hub, DatasetPool(hub, lambda dataset, version, _: open_twin(hub, dataset, version), most=200))
     return _TWINS[hub]
 
 

@@ -152,7 +152,7 @@ def submit(hub: "Hub", person: Person, order: JobOrder, passed: Passed | None = 
     planned, verdict = passed.planned, passed.verdict
     with hub.database.reading() as session:
         access = _known(hub, session, person, order.dataset, order.environment)
-    require_open(access.dataset, person)
+    require_open(hub, access.dataset, person)
     with hub.database.writing() as session:
         over = _over(session, access.payer(hub, person), planned.loss, planned.own, verdict.needs)
         if over is None:
@@ -234,10 +234,10 @@ def pass_gate(hub: "Hub", person: Person, order: JobOrder) -> Passed:
         access = _known(hub, session, person, order.dataset, order.environment)
         dataset = access.dataset
         trust_model_of(dataset.trust)
-        require_open(dataset, person)
+        require_open(hub, dataset, person)
         from cloister.hub.datasets.datasets import newest
 
-        version = newest(session, dataset)
+        version = newest(hub, session, dataset)
     opened = twins(hub).get(dataset, version, person)
     request = JobRequest(access.policy, access.number, access.subject, work, order.purpose, order.environment)
 

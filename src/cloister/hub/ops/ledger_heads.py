@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import AuditEntry, Job
+from cloister.hub.core.signed_state import catch_up
 from cloister.privacy.errors import CloisterError, HeadRejected, NotHere, RolledBack
 from cloister.privacy.ledger import Head
 from cloister.privacy.loss import Loss
@@ -67,6 +68,7 @@ def show_head(hub: Hub, shown: str) -> Head:
     entry = hub.ledger.show_head(_head(shown, hub))
     with hub.database.writing() as session:
         hub.audit.write(session, None, "ledger.head_shown", "ledger", entry=entry.number)
+    catch_up(hub)
     return entry.head
 
 
@@ -95,6 +97,7 @@ def write_off(hub: Hub, dataset: str) -> list[tuple[str, Loss]]:
     facts = {"accounts": [key for key, _ in lost], "lost": older}
     with hub.database.writing() as session:
         hub.audit.write(session, None, _WRITTEN_OFF, f"dataset/{dataset}", **facts)
+    catch_up(hub)
     return lost
 
 

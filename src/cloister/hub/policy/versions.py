@@ -16,10 +16,20 @@ from sqlalchemy.orm import Session
 
 from cloister.data.schema import Schema
 from cloister.hub.core import models
+from cloister.hub.core.signed_state import check_version
 from cloister.hub.policy import signature as envelope
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.text.reader import read
-from cloister.privacy.errors import BadPolicy, BadSchema, Denied, NotHere, NotNow, RolledBack, StoreFailed
+from cloister.privacy.errors import (
+    BadPolicy,
+    BadSchema,
+    Denied,
+    NotHere,
+    NotNow,
+    RolledBack,
+    SealBroken,
+    StoreFailed,
+)
 from cloister.privacy.loss import Loss
 
 if TYPE_CHECKING:
@@ -129,7 +139,7 @@ def publish(
     last = before.number if before is not None else 0
     if after is not None and after != last:
         raise NotNow(f"policy {last} of {dataset.name} was published meanwhile. Look at it and edit again.")
-    policy = read(text, schema or schema_of(session, dataset))
+    policy = read(text, schema or schema_of(hub, session, dataset))
     if policy.dataset != dataset.name:
         raise BadPolicy(f"the page is for the dataset {policy.dataset}, not for {dataset.name}. Change its first line.")
     _keep_budget(dataset, policy)
@@ -203,21 +213,26 @@ def difference(old: str, new: str) -> list[tuple[str, str]]:
     ]
 
 
-def schema_of(session: Session, dataset: models.Dataset) -> Schema | None:
+def schema_of(hub: "Hub", session: Session, dataset: models.Dataset) -> Schema | None:
     """Return the schema of the newest version of the data, if there is one that can be read."""
-    text = schema_text_of(session, dataset)
+    text = schema_text_of(hub, session, dataset)
     try:
         return Schema.parse(text, max_bytes=None) if text else None
     except BadSchema:
         return None
 
 
-def schema_text_of(session: Session, dataset: models.Dataset) -> str | None:
-    """Return the text of the schema of the newest version of the data, if there is one."""
-    wanted = sa.select(models.Version.schema).where(
-        models.Version.dataset_id == dataset.id, models.Version.state != "failed"
-    )
-    return session.scalars(wanted.order_by(models.Version.number.desc()).limit(1)).first()
+def schema_text_of(hub: "Hub", session: Session, dataset: models.Dataset) -> str | None:
+    """Return the text of the schema of the newest version of the data, if there is one and its owner made it so."""
+    wanted = sa.select(models.Version).where(models.Version.dataset_id == dataset.id, models.Version.state != "failed")
+    version = session.scalars(wanted.order_by(models.Version.number.desc()).limit(1)).first()
+    if version is None:
+        return None
+    try:
+        check_version(hub, dataset, version)
+    except SealBroken:
+        return None
+    return version.schema
 
 
 def _checked(hub: "Hub", dataset: models.Dataset, page: models.Policy) -> Policy:

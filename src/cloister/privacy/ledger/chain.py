@@ -13,6 +13,7 @@
 | void       | a reserve ended before a row was read                         | subtracts       |
 | write-off  | the owner gives up what is left of an account                 | adds            |
 | head-shown | the owner showed a head, and the ledger contained it          | no              |
+| note       | a number that only grows, about something kept elsewhere      | no              |
 """
 
 import hashlib

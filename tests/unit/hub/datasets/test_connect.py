@@ -396,7 +396,7 @@ def test_a_connected_postgres_is_planned_on_its_twin_and_worked_on_in_place(hub,
     assert state == "ready", made.problem
     assert "s3cret" not in str(made.source)
     assert made.declared["visits"] == {"patient": "text", "ward": "character varying(20)", "age": "integer"}
-    real, twin = datasets.open_for_work(hub, dataset, made, owner), datasets.open_twin(made)
+    real, twin = datasets.open_for_work(hub, dataset, made, owner), datasets.open_twin(hub, dataset, made)
     account = hub.ledger.account("visits")
     plans = [
         Data(tables, account, "1").plan("SELECT ward, AVG(age) FROM visits GROUP BY ward", spend=rho("0.1"))

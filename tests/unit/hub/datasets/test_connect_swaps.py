@@ -219,7 +219,7 @@ def test_what_the_owner_replaces_or_adds_is_read_by_the_next_job(anna, given):
     schema, link = SCHEMAS["duckdb"], connect.read_address(given, DATASET, str(anna))
 
     class Version:
-        id = 1
+        number, signature = 1, "signed"
 
     class Data:
         def __init__(self):
@@ -230,7 +230,7 @@ def test_what_the_owner_replaces_or_adds_is_read_by_the_next_job(anna, given):
 
     class Pool(DatasetPool):
         def _open(self, dataset, version, person):
-            return OpenDataset("people", 1, version.id, Data(), None)
+            return OpenDataset("people", 1, Data(), None)
 
     pool = Pool(None, None)
     first = pool.get(DATASET, Version, None)

@@ -268,7 +268,7 @@ def test_a_file_that_does_not_fit_fails_with_a_sentence_and_can_be_used_again(hu
     with hub.database.reading() as session:
         assert {one.state for one in session.scalars(sa.select(Upload))} == {"complete"}
         with pytest.raises(NotNow):
-            datasets.newest(session, dataset)
+            datasets.newest(hub, session, dataset)
     better = version(hub, owner, dataset, SCHEMA.replace("age:", "years:"), uploads=sent)
     assert ingest.prepare(hub, better.id) == "ready", problem(hub, better)
 
@@ -311,7 +311,7 @@ def test_a_new_version_takes_over_the_tables_it_has_no_file_for_and_the_account(
     assert (first.number, made.number) == (1, 2)
     assert hub.ledger.account("visits").left == before
     with hub.database.reading() as session:
-        assert datasets.newest(session, dataset).number == 2
+        assert datasets.newest(hub, session, dataset).number == 2
     tables = datasets.open_for_work(hub, dataset, made, None)
     assert tables.engine.run("SELECT COUNT(*) AS n FROM visits").to_pylist() == [{"n": 301}]
     assert tables.engine.run("SELECT COUNT(*) AS n FROM wards").to_pylist() == [{"n": 2}]
@@ -350,7 +350,7 @@ def test_an_older_file_in_the_place_of_a_newer_one_does_not_open(hub, people, da
 
 def test_the_twin_plans_the_same_text_and_the_same_sql_without_key_or_rows(hub, people, dataset):
     made = ready(hub, people, dataset)
-    real, twin = datasets.open_for_work(hub, dataset, made, None), datasets.open_twin(made)
+    real, twin = datasets.open_for_work(hub, dataset, made, None), datasets.open_twin(hub, dataset, made)
     account = hub.ledger.account("visits")
     for sql in (
         SQL,

@@ -141,7 +141,7 @@ def test_a_new_version_is_prepared_and_its_answers_are_new(hospital_hub):
     hospital_hub.work()
     with hospital_hub.hub.database.writing() as session:
         dataset = datasets.find(session, "visits")
-        before = datasets.newest(session, dataset)
+        before = datasets.newest(hospital_hub.hub, session, dataset)
         datasets.new_version(
             hospital_hub.hub, session, hospital_hub.owner, dataset, schema_text=before.schema, uploads={}
         )
@@ -246,7 +246,7 @@ def test_a_ledger_that_may_be_an_older_copy_stops_work_without_telling_where_it_
 def another_version(world):
     with world.hub.database.writing() as session:
         dataset = datasets.find(session, "visits")
-        before = datasets.newest(session, dataset)
+        before = datasets.newest(world.hub, session, dataset)
         made = datasets.new_version(world.hub, session, world.owner, dataset, schema_text=before.schema, uploads={})
     return made.id
 

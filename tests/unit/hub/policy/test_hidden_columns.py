@@ -240,7 +240,7 @@ def test_no_route_shows_the_digest_of_a_plans_basis_and_it_is_keyed(world, visit
             assert gateway.BASIS not in text
     grp = "CASE WHEN yyhidden > 3 THEN 'a' ELSE 'b' END"
     view = {"people": {"columns": ["age", "grp", "human"], "rows": ROWS, "transforms": {"grp": grp}}}
-    facts = {"version": version.id, "tables": ["people"], "view": view}
+    facts = {"version": version.id, "signature": version.signature, "tables": ["people"], "view": view}
     told = json.dumps(facts, sort_keys=True)
     assert kept == world.hub.keys.mac(told.encode(), "basis of a plan")
     assert kept != fingerprint(told)

@@ -8,6 +8,7 @@ from fastapi.testclient import TestClient
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Dataset, Organisation, Person, Version
 from cloister.hub.core.settings import Settings
+from cloister.hub.core.signed_state import sign_version
 from cloister.hub.policy import versions
 from cloister.hub.users import sessions, tokens
 from cloister.hub.web.app import create_app
@@ -59,7 +60,9 @@ def hub(tmp_path):
             )
             session.add(dataset)
             session.flush()
-            session.add(Version(dataset_id=dataset.id, number=1, schema=SCHEMA, state="ready"))
+            version = Version(dataset_id=dataset.id, number=1, schema=SCHEMA, state="ready", declared={}, source={})
+            sign_version(made, dataset, version)
+            session.add(version)
             session.flush()
             versions.publish(made, session, people["Owner"], dataset, PAGE)
         made.people = people

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import AuditEntry, Dataset, Person, Policy, Version
 from cloister.hub.core.settings import Settings
+from cloister.hub.core.signed_state import sign_version
 from cloister.hub.policy import versions
 from cloister.privacy.errors import BadPolicy, Denied, NotHere, NotNow
 from cloister.privacy.loss import epsilon
@@ -90,7 +91,9 @@ def test_a_policy_for_another_dataset_is_refused(hub, world):
 
 def test_a_policy_must_fit_the_schema_of_the_data(hub, world):
     with hub.database.writing() as session:
-        session.add(Version(dataset_id=world[2].id, number=1, schema=SCHEMA, state="ready"))
+        version = Version(dataset_id=world[2].id, number=1, schema=SCHEMA, state="ready", declared={}, source={})
+        sign_version(hub, world[2], version)
+        session.add(version)
     publish(hub, world)
     with pytest.raises(BadPolicy, match="there is no column age"):
         publish(hub, world, PAGE.replace("[ward]", "[ward, age]"))

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, undefer
 
 from cloister.hub.approvals.visibility import find_dataset, subject_of
 from cloister.hub.core.models import Dataset, Job, Person
+from cloister.hub.core.signed_state import require_unpaused
 from cloister.hub.jobs.external_tables.submission import HANDED
 from cloister.hub.jobs.job_types.synthesise import Synthesise
 from cloister.hub.policy import decision_log, versions
@@ -139,6 +140,7 @@ def _require(hub: "Hub", person: Person, dataset: Dataset, access: _Asked, purpo
     decision_log.require(hub, person, dataset.name, verdict, kind=Synthesise.name, cost=None)
     if dataset.paused:
         raise NotNow(f"the owner has paused {dataset.name}. Its tables are handed out when it is opened again.")
+    require_unpaused(hub, dataset)
     return verdict.purpose
 
 

@@ -19,6 +19,7 @@ from cloister.client.wire import handed_request
 from cloister.data.schema import Schema
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Dataset, Job, Person
+from cloister.hub.core.signed_state import require_unpaused
 from cloister.hub.datasets.datasets import newest, owned
 from cloister.hub.jobs import limits, queue
 from cloister.hub.jobs.external_tables.check import Described, receive
@@ -73,7 +74,7 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
     with hub.database.reading() as session:
         dataset = owned(session, name, person)
         policy, number = _open(hub, session, dataset)
-        schema = Schema.parse(newest(session, dataset).schema, max_bytes=None)
+        schema = Schema.parse(newest(hub, session, dataset).schema, max_bytes=None)
     submission = receive(hub.settings, content, side, key, schema, caller=person.id)
     page = {**submission.page, HANDED: {"key": submission.key, "vouches": VOUCHES}}
     rules = hub.ledger.open_account(name, Loss.from_json(dataset.budget)).rules
@@ -118,6 +119,7 @@ def _open(hub: "Hub", session: Session, dataset: Dataset) -> tuple[Policy, int]:
     """Return the policy in force, if the dataset is open."""
     if dataset.deleted is not None or dataset.paused:
         raise NotNow(f"{dataset.name} is paused. Let work begin again, then hand the table in.")
+    require_unpaused(hub, dataset)
     return versions.current(hub, session, dataset)
 
 

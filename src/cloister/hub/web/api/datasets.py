@@ -210,6 +210,8 @@ def _seen(visitor: Visitor, name: str) -> DatasetView:
 def _with_schema(visitor: Visitor, name: str, action: str) -> DatasetView:
     sight = _seen(visitor, name)
     require_schema(visitor.hub, visitor.who, sight, action, version=sight.version.number if sight.version else None)
+    if sight.problem is not None:
+        raise sight.problem
     if sight.schema is None:
         raise NotNow(f"the dataset {sight.dataset.name} has no tables yet.")
     return sight

@@ -99,7 +99,7 @@ def publish_policy(
     """Publish a text as the dataset's policy, or only check it."""
     operations = [kind.operation for kind in KINDS.values()]
     with visitor.hub.database.reading() as session:
-        schema = versions.schema_of(session, owned(session, name, visitor.who))
+        schema = versions.schema_of(visitor.hub, session, owned(session, name, visitor.who))
     reading = look(body.text, schema, operations)  # before the transaction: there is one writer at a time
     with visitor.hub.database.writing() as session:
         dataset = owned(session, name, visitor.who)

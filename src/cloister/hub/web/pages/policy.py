@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Request
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
+from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import ROLES, Dataset, Person
 from cloister.hub.core.models import Policy as Kept
 from cloister.hub.datasets.bounded import run_bounded
@@ -84,7 +85,11 @@ def edit(request: Request, name: str, visitor: Here, sent: Sent) -> Response:
     with visitor.hub.database.reading() as session:
         dataset = owned(session, name, visitor.who)
         return _draw(
-            request, visitor, session, dataset, draft if action == "test" else _checked(session, dataset, draft)
+            request,
+            visitor,
+            session,
+            dataset,
+            draft if action == "test" else _checked(visitor.hub, session, dataset, draft),
         )
 
 
@@ -122,7 +127,7 @@ def older(request: Request, name: str, number: int, visitor: Here) -> Response:
 def _publish(request: Request, visitor: Visitor, name: str, draft: Draft) -> Response:
     try:
         with visitor.hub.database.reading() as session:
-            schema = published.schema_of(session, owned(session, name, visitor.who))
+            schema = published.schema_of(visitor.hub, session, owned(session, name, visitor.who))
         read(draft.text, schema)  # before the transaction: there is one writer at a time
         with visitor.hub.database.writing() as session:
             dataset = owned(session, name, visitor.who)
@@ -136,9 +141,9 @@ def _publish(request: Request, visitor: Visitor, name: str, draft: Draft) -> Res
     return go(request, f"/datasets/{name}/policy", said=f"{message} {note}".strip())
 
 
-def _checked(session: Session, dataset: Dataset, draft: Draft) -> Draft:
+def _checked(hub: Hub, session: Session, dataset: Dataset, draft: Draft) -> Draft:
     try:
-        reading = look(draft.text, published.schema_of(session, dataset), _operations())
+        reading = look(draft.text, published.schema_of(hub, session, dataset), _operations())
     except BadPolicy as error:
         return Draft(draft.text, draft.after, _sentence(error), tests=draft.tests)
     note = published.unverified_note(session, reading.policy)
@@ -148,7 +153,7 @@ def _checked(session: Session, dataset: Dataset, draft: Draft) -> Draft:
 
 def _tested(visitor: Visitor, name: str, draft: Draft) -> Draft:
     with visitor.hub.database.reading() as session:
-        schema = published.schema_text_of(session, owned(session, name, visitor.who))
+        schema = published.schema_text_of(visitor.hub, session, owned(session, name, visitor.who))
     if not draft.tests:
         return Draft(draft.text, draft.after, "write some tests first, in the box below the policy.")
     try:

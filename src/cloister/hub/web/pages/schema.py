@@ -15,7 +15,7 @@ from cloister.hub.datasets.schema_form import SchemaForm
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
 from cloister.hub.web.problems import status_of
-from cloister.privacy.errors import BadForm, BadSchema, CloisterError
+from cloister.privacy.errors import BadForm, BadSchema, CloisterError, SealBroken
 
 __all__ = ["router"]
 
@@ -29,10 +29,14 @@ def show(request: Request, name: str, visitor: Here) -> Response:
     """Show the public facts; for the owner, the editor."""
     with visitor.hub.database.reading() as session:
         sight = visible_dataset(visitor.hub, session, visitor.who, name, visitor.environment)
-        text = datasets.latest_schema(session, sight.dataset) if sight.mine else ""
+        text, problem = "", sight.problem
+        try:
+            text = datasets.latest_schema(visitor.hub, session, sight.dataset) if sight.mine else ""
+        except SealBroken as error:
+            problem = error
     require_schema(visitor.hub, visitor.who, sight, "schema.seen")
     if sight.mine:
-        return _edit(request, visitor, name, text)
+        return _edit(request, visitor, name, text, problem)
     public_text = "" if sight.schema is None else sight.schema.dump()
     return page(
         request, "schema.html", dataset=sight.dataset, owns=False, schema=sight.schema, text=public_text, editor=None,

@@ -52,7 +52,7 @@ def card(request: Request, name: str, visitor: Annotated[Visitor, Depends(visito
         )
         if dataset is None or not visible:
             raise NotHere("there is no such dataset.")
-        schema = schema_of(session, dataset)
+        schema = schema_of(visitor.hub, session, dataset)
     try:
         balance = visitor.hub.ledger.balance(dataset.name)
     except AccountMismatch:

@@ -17,7 +17,7 @@ from cloister.hub.datasets import datasets, ingest, schema_draft, upload
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
 from cloister.hub.web.problems import status_of
-from cloister.privacy.errors import BadForm, CloisterError, NotHere
+from cloister.privacy.errors import BadForm, CloisterError, NotHere, SealBroken
 
 __all__ = ["router"]
 
@@ -124,7 +124,10 @@ def _draw(request: Request, visitor: Visitor, name: str, problem: CloisterError 
             wanted = wanted.where(Upload.person_id == visitor.who.id)
         files = list(session.scalars(wanted.order_by(Upload.created)))
         versions = datasets.versions(session, dataset) if mine else []
-        schema = datasets.latest_schema(session, dataset) if mine else ""
+        try:
+            schema = datasets.latest_schema(visitor.hub, session, dataset) if mine else ""
+        except SealBroken as error:
+            schema, problem = "", problem or error
     fits = {
         version.number: ingest.fit_of_version(visitor.hub, dataset, version)
         for version in versions
