@@ -238,6 +238,7 @@ class Job(Base):
     dataset: Mapped[Dataset] = relationship(lazy="joined")
     __table_args__ = (
         Index("jobs_by_state", "state", "person_id"),
+        Index("jobs_by_size", "person_id", "state", "size"),  # summed in every submission
         Index("jobs_by_start", "person_id", "started"),  # the user served last: the queue is fair
     )
 

@@ -1,4 +1,4 @@
-"""Signatures of the versions of a dataset's tables. The hub signs those that are there when it is opened."""
+"""Signatures of the versions of a dataset's tables, and an index of the space that a person's results take."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,10 +10,12 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Add the column. No key is at hand here: see `catch_up` in core/signed_state.py."""
+    """Add both. No key is at hand here: the hub signs when it is opened (`catch_up` in core/signed_state.py)."""
     op.add_column("versions", sa.Column("signature", sa.Text(), nullable=True))
+    op.create_index("jobs_by_size", "jobs", ["person_id", "state", "size"])
 
 
 def downgrade() -> None:
-    """Remove it."""
+    """Remove both."""
+    op.drop_index("jobs_by_size", "jobs")
     op.drop_column("versions", "signature")
