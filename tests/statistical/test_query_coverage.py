@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
+from sqlglot import exp
 
 from cloister.data.schema import Schema
 from cloister.data.statistics import WEIGHT
@@ -25,6 +26,7 @@ from cloister.privacy.loss import epsilon, rho
 from cloister.privacy.noise import SeededSource
 from cloister.query import aggregate as need
 from cloister.query.estimate import Estimate
+from cloister.query.expression import Expression
 from cloister.query.plan import Plan
 from cloister.query.postprocess import _least_squares
 from cloister.query.run import _estimate, _look
@@ -335,6 +337,45 @@ def test_quantiles_are_those_of_sql_where_there_is_no_noise(tmp_path, form, by) 
                     ends = [float(np.quantile(rows, q, method=method)) for method in ("lower", "higher")]
                     if q * len(rows) % 1 and q != 2 / 3:  # between two rows: nothing more than the hull of them
                         assert [row["m_low"], row["m_high"]] == ends, (name, q, row)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "value"),
+    [
+        (-0.2, 0.2, 0.1),
+        (-0.6, 0.6, 0.3),
+        (-0.2, 0.2, 0.0),
+        (-0.2, 0.2, -1e-18),
+        (0.1, 0.7, 0.7),
+        (-1e15, 1e15 + 1, 0.5),
+    ],
+)
+def test_rows_at_the_edge_of_a_bin_are_inside_the_limits(tmp_path, low, high, value) -> None:
+    """All rows are equal: without noise every limit is that of their bin, as the engine has it, to the last digit."""
+    columns = {"x": {"type": "real", "bounds": [low, high], "nullable": False}}
+    schema = Schema.load({"unit": "row", "tables": {"t": {"columns": columns}}})
+    account = Ledger.in_folder(tmp_path).open_account("t", epsilon(10**6))
+    with Dataset(open_tables({"t": pa.table({"x": [value] * 5})}, schema, threads=1), account) as dataset:
+        sql = "SELECT MEDIAN(x) AS m, QUANTILE(x, 0.3) AS q, MIN(x) AS lo, MAX(x) AS hi FROM t"
+        (row,) = dataset.sql(sql, spend=epsilon(4000)).rows()
+        assert row["m_low"] <= value <= row["m_high"]
+        assert row["q_low"] <= value <= row["q_high"]
+        assert row["hi"] <= value <= row["lo"]
+        assert low <= row["m_low"]
+        assert row["m_high"] <= high
+
+
+def test_every_edge_of_a_bin_is_where_the_engine_puts_it() -> None:
+    for low, high in ((-0.2, 0.2), (0.1, 0.7), (-1.0, 3.0), (0.0, 1e-3), (-5e3, 7.7e9), (1e15, 1e15 + 9)):
+        leaves = need.leaves_of(Expression(exp.column("x"), "real", low, high), "x")
+        index = np.arange(leaves.count)
+        edges = np.concatenate([leaves.lower(index), leaves.upper(index)])
+        for each in (np.nextafter(edges, -np.inf), edges, np.nextafter(edges, np.inf)):
+            inside = each[(each >= low) & (each <= high)]
+            leaf = np.floor((inside - low) * leaves.factor).astype(int)
+            assert ((leaf >= 0) & (leaf < leaves.count)).all()
+            assert (leaves.lower(leaf) <= inside).all()
+            assert (inside <= leaves.upper(leaf)).all()
 
 
 def test_percentile_cont_holds_its_two_rows_where_rows_count_less_than_once(tmp_path) -> None:

@@ -117,7 +117,7 @@ def tree_statistic(term: Expression, text: str) -> Statistic:
         rounded_near_zero(difference) if leaves.width > 1 and abs(leaves.low) < _TINY else exp.Paren(this=difference)
     )
     if not leaves.whole:
-        above = exp.Mul(this=above, expression=literal(_leaves_per_one(leaves, float(term.high or 0))))
+        above = exp.Mul(this=above, expression=literal(leaves.factor))
     if _kept(term):  # within the limits already, and NULL stays NULL: comparing would double the cost
         leaf: exp.Expression = exp.Cast(this=exp.Floor(this=above), to=exp.DataType.build("BIGINT"))
     else:
@@ -138,18 +138,15 @@ def leaves_of(term: Expression, text: str) -> Leaves:
     """Return the leaves into which a number's range is cut for quantiles."""
     low, high = limits_of(term, text)
     if term.type == "integer" and high - low < _MOST_LEAVES:
-        return Leaves(float(math.floor(low)), 1.0, math.floor(high) - math.floor(low) + 1, whole=True)
+        first, last = math.floor(low), math.floor(high)
+        return Leaves(float(first), float(last), 1.0, last - first + 1, whole=True)
     if high - low < _TINY:
         raise QueryRefused(_TOO_CLOSE.format(text))
-    return Leaves(low, (high - low) / _LEAVES, _LEAVES, whole=False)
-
-
-def _leaves_per_one(leaves: Leaves, high: float) -> float:
-    """Return the factor for a distance from the lowest edge, rounded such that the upper limit is in the last leaf."""
-    factor = 1 / leaves.width
-    while (high - leaves.low) * factor >= leaves.count:
+    width = (high - low) / _LEAVES
+    factor = 1 / width
+    while (high - low) * factor >= _LEAVES:  # the upper limit is in the last leaf
         factor = math.nextafter(factor, 0)
-    return factor
+    return Leaves(low, high, width, _LEAVES, whole=False, factor=factor)
 
 
 def vote_statistic(term: Expression, text: str) -> Statistic:

@@ -8,6 +8,7 @@ after a union bound over many groups, the complement may be too small for a doub
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -167,16 +168,54 @@ def _ratio(top: tuple[Floats, Floats], bottom: tuple[Floats, Floats]) -> tuple[F
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """The bottom of a quantile tree: equal bins between public bounds, or single integers."""
+    """The bottom of a quantile tree: equal bins between public bounds, or single integers.
+
+    Attributes:
+        low, high: the limits.
+        width: of a leaf.
+        count: the number of leaves.
+        whole: whether each leaf is a single integer.
+        factor: of bins, leaves per one: an engine puts x into leaf ⌊(x - low) · factor⌋, in doubles.
+    """
 
     low: float
+    high: float
     width: float
     count: int
     whole: bool
+    factor: float = 1.0
 
-    def edge(self, index: Any) -> Any:
-        """Return the lower edge of a leaf, or of each in an array."""
-        return self.low + index * self.width
+    def lower(self, leaf: Any) -> Any:
+        """Return a number that is in this leaf, or below all that are; of each leaf in an array."""
+        return self.low + leaf if self.whole else _edges(self)[0][leaf]
+
+    def upper(self, leaf: Any) -> Any:
+        """Return a number that no number in this leaf exceeds; of each leaf in an array."""
+        return self.low + leaf if self.whole else _edges(self)[1][leaf + 1]
+
+    def middle(self, leaf: Any) -> Any:
+        """Return the integer of this leaf, or the middle of the bin; of each leaf in an array."""
+        return self.low + leaf if self.whole else self.low + (leaf + 0.5) * self.width
+
+
+@lru_cache(maxsize=64)
+def _edges(leaves: Leaves) -> tuple[Floats, Floats]:
+    """Return the limits of bins, as an engine has them: of each edge the nearest doubles at and above it.
+
+    `low + leaf · width` is off by a few roundings, and many rows may be at an edge: 0.1 between -0.2 and 0.2. So the
+    smallest double that is put into a leaf is searched. Near zero there are too many doubles for that: there the first
+    array is below it, and the second above.
+    """
+    leaf = np.arange(1, leaves.count)
+    reach = 16 * np.spacing(max(abs(leaves.low), abs(leaves.high)))
+    below, above = (leaves.low + leaf * leaves.width + side * reach for side in (-1, 1))
+    for _ in range(80):
+        middle = below + (above - below) / 2
+        inside = (middle - leaves.low) * leaves.factor >= leaf
+        below, above = np.where(inside, below, middle), np.where(inside, middle, above)
+    first = np.where(np.nextafter(below, np.inf) >= above, above, below)
+    ends = ([leaves.low], [leaves.high])
+    return np.concatenate([ends[0], first, ends[1]]), np.concatenate([ends[0], above, ends[1]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +296,7 @@ def quantile(q: float, *, before: float = 0.0, after: float = 0.0) -> Callable[[
         reached, begun = rank[:, 1:] >= -margin[1:] - before, rank[:, :-1] <= margin[:-1] + after
         first = np.where(reached.any(axis=1), reached.argmax(axis=1), 0)
         final = np.where(begun.any(axis=1), last - begun[:, ::-1].argmax(axis=1), last)
-        if tree.leaves.whole:
-            return Estimate(tree.leaves.edge(leaf), tree.leaves.edge(first), tree.leaves.edge(final))
-        return Estimate(tree.leaves.edge(leaf + 0.5), tree.leaves.edge(first), tree.leaves.edge(final + 1))
+        return Estimate(tree.leaves.middle(leaf), tree.leaves.lower(first), tree.leaves.upper(final))
 
     return estimate
 
@@ -302,9 +339,12 @@ def extreme(*, largest: bool) -> Callable[[Tree, Fraction], Estimate]:
         empty = np.minimum(np.where(none.all(axis=1), last, (~none[:, order]).argmax(axis=1)), inner)
         leaf, outer = (last - inner, last - empty) if largest else (inner, empty)
         below, above = np.minimum(leaf, outer), np.maximum(leaf, outer)
-        value, low, high = leaves.edge(leaf), leaves.edge(below), leaves.edge(above)
-        if not leaves.whole:  # a row of the leaf may be at its inner edge, and no evidence places one further out
-            value, high = value if largest else leaves.edge(leaf + 1), leaves.edge(above + 1)
+        # A row of the leaf may be at its inner edge, and no evidence places one further out.
+        value, low, high = (
+            leaves.lower(leaf) if largest else leaves.upper(leaf),
+            leaves.lower(below),
+            leaves.upper(above),
+        )
         return Estimate(
             np.where(has_rows, value, np.nan),
             low,
