@@ -30,6 +30,7 @@ from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Organisation, Person
 from cloister.hub.core.settings import Settings
+from cloister.hub.core.signed_state import note_pause
 from cloister.hub.datasets import datasets, ingest, upload
 from cloister.hub.jobs import gateway, queue
 from cloister.hub.jobs.dataset_pool import DatasetPool
@@ -270,7 +271,9 @@ class Town:
             kept.backup(live)
         for name in ("sealed", "uploads"):
             shutil.copytree(self._kept / name, self.hub.folder / name, dirs_exist_ok=True)
-        self.mark = self.fingerprint()  # the ledger does not go back: a new dataset's account stays
+        for dataset in self.rows(sa.select(models.Dataset)):  # the ledger does not go back: it counts on
+            note_pause(self.hub, dataset.name, dataset.paused)
+        self.mark = self.fingerprint()
 
     def fingerprint(self):
         """What a refused request must leave as it was: every table but the log, and what counts tries and visits."""

@@ -128,7 +128,7 @@ def town(tmp_path_factory, logs, request):
 def driven(town):
     """Everything that can be asked, asked by everybody but the owner; the answers."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job_types, "KINDS", {**job_types.KINDS, "careless": Careless()})
+        patch.setattr(job_types.job_type, "KINDS", {**job_types.KINDS, "careless": Careless()})
         return _drive(town)
 
 

@@ -224,7 +224,7 @@ def _sign_all(hub: "Hub") -> None:
     with hub.database.writing() as session:
         unsigned = wanted.where(Version.signature.is_(None)).order_by(Version.id).with_for_update(of=Version)
         owners: dict[str, int] = {}
-        for version, dataset in session.execute(unsigned):
+        for version, dataset in session.execute(unsigned).all():
             sign_version(hub, dataset, version)
             facts = {"version": version.number, "state": version.state, "hash": keyed_digest(hub, dataset, version)}
             hub.audit.write(session, None, "version.signed", f"dataset/{dataset.name}", **facts)
@@ -242,5 +242,5 @@ def _note_pauses(hub: "Hub") -> None:
     if not names:
         return
     with hub.database.writing() as session:  # nobody opens one meanwhile
-        for name in session.scalars(paused.where(Dataset.name.in_(names)).with_for_update()):
+        for name in session.scalars(paused.where(Dataset.name.in_(names)).with_for_update()).all():
             note_pause(hub, name, True)
