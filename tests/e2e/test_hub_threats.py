@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from cloister.hub.core.models import Dataset, Job, Person, Policy, Spent, Upload, Version
 from cloister.hub.datasets import datasets, ingest
 from cloister.hub.jobs import queue
+from cloister.hub.jobs.authorise import ASKED, BASIS
 from cloister.hub.jobs.runner import run_job
 from cloister.hub.policy.versions import publish
 from cloister.hub.users import sign_in, totp
@@ -787,6 +788,27 @@ def test_a_job_made_cheaper_in_the_database_is_not_run(town):
         kept = session.get_one(Job, job)
         small = {**kept.plan["loss"], "amount": "1/1000"}
         kept.plan = {**kept.plan, "loss": small, "own": small}
+    assert town.work() == ["refused"]
+    assert town.hub.ledger.balance("visits").spent == before
+
+
+@pytest.mark.parametrize("change", ["parameters", "purpose", "person", "asked", "basis"])
+def test_a_question_that_was_exchanged_in_the_database_is_not_run(town, change):
+    """The hub would answer the other one, and sign it as the answer to the first."""
+    job = ask(town, "ada", "SELECT COUNT(*) AS n FROM visits WHERE age > 40", "rho 0.02", "jobs").json()["id"]
+    before = town.hub.ledger.balance("visits").spent
+    with town.hub.database.writing() as session:
+        kept = session.get_one(Job, job)
+        if change == "parameters":
+            kept.parameters = {**kept.parameters, "sql": kept.parameters["sql"].replace("40", "41")}
+        elif change == "purpose":
+            kept.purpose = "epidemiology"
+        elif change == "person":
+            kept.person_id = session.scalars(sa.select(Person.id).where(Person.email.like("ben@%"))).one()
+        elif change == "asked":
+            kept.plan = {**kept.plan, ASKED: "0" * 64}
+        else:
+            kept.plan = {name: value for name, value in kept.plan.items() if name != BASIS}
     assert town.work() == ["refused"]
     assert town.hub.ledger.balance("visits").spent == before
 

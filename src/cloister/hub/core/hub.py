@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from cloister.hub.core.database import Database
+from cloister.hub.core.restored import finish_restore
 from cloister.hub.core.settings import Settings
 from cloister.hub.core.signed_state import ALL_SIGNED, catch_up
 from cloister.privacy.errors import CloisterError, NotNow, StoreFailed
@@ -64,6 +65,7 @@ class Hub:
             raise NotNow(f"there is no hub in {settings.folder}. Make one with `cloister hub init`.")
         _tighten(settings.folder)
         hub.database.migrate()
+        finish_restore(hub)
         catch_up(hub)
         return hub
 

@@ -39,6 +39,7 @@ __all__ = [
     "JobContext",
     "JobRequest",
     "authorise",
+    "StoredRequest",
     "basis_of",
     "narrowed",
     "open_job_context",
@@ -129,10 +130,27 @@ def narrowed(schema: Schema, shown: Collection[str] | None) -> Schema:
     return replace(schema, tables={name: table for name, table in schema.tables.items() if name.lower() in shown})
 
 
-def basis_of(hub: "Hub", version: Version, tables: Collection[str], verdict: Verdict) -> str:
-    """Return a keyed digest of what a job reads: the version of the tables with its schema, their names, their view.
+@dataclass(frozen=True, slots=True)
+class StoredRequest:
+    """Request of a job as its row holds it: who asks, for what, and the digest by which its client knows the answer."""
 
-    It is keyed because a view holds hidden names and rules, which could be guessed and tried against a plain digest.
+    person: int
+    kind: str
+    purpose: str
+    parameters: Mapping[str, Any]
+    asked: str
+
+    @staticmethod
+    def of(job: Job) -> "StoredRequest":
+        """Return that of a stored job."""
+        return StoredRequest(job.person_id, job.kind, job.purpose, job.parameters, str(job.plan.get(ASKED, "")))
+
+
+def basis_of(hub: "Hub", version: Version, tables: Collection[str], verdict: Verdict, request: StoredRequest) -> str:
+    """Return a keyed digest of a request, and of what it reads: the signed version, the tables' names, their view.
+
+    It is keyed because a view holds hidden names and rules, which could be guessed and tried against a plain digest;
+    and so that nobody who writes to the database can have another question run, and labelled as the answer to this one.
     Reviewers approve a plan that was made on this basis. A job whose basis has changed is refused before the charge.
     """
     view = (
@@ -140,7 +158,13 @@ def basis_of(hub: "Hub", version: Version, tables: Collection[str], verdict: Ver
         if verdict.view is None
         else {name: asdict(table_view) for name, table_view in sorted(verdict.view.items())}
     )
-    facts = {"version": version.id, "signature": version.signature, "tables": sorted(tables), "view": view}
+    facts = {
+        "version": version.id,
+        "signature": version.signature,
+        "tables": sorted(tables),
+        "view": view,
+        "request": asdict(request),
+    }
     return hub.keys.mac(json.dumps(facts, sort_keys=True, default=dict).encode(), "basis of a plan")
 
 
@@ -238,10 +262,10 @@ def open_job_context(hub: "Hub", job: Job) -> JobContext:
         schema = twins(hub).get(dataset, version, person).data.schema  # public: no table is opened before the verdict
         request = _request(hub, session, job, dataset, person, kind)
     tables, verdict = authorise(request, schema, job.parameters, _cost(planned))
-    if job.plan.get(BASIS) not in (None, basis_of(hub, version, tables, verdict)):
+    if job.plan.get(BASIS) != basis_of(hub, version, tables, verdict, StoredRequest.of(job)):
         raise NotNow(
-            "the tables, or what the policy shows of them, have changed since this was planned. Nothing was spent. "
-            "Plan it again."
+            "the tables, what the policy shows of them, or the request have changed since this was planned. Nothing "
+            "was spent. Plan it again."
         )
     return JobContext(hub, job, kind, dataset, person, version, planned, tables, verdict)
 

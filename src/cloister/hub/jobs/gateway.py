@@ -21,7 +21,16 @@ from cloister.hub.approvals.visibility import concerns, find_dataset, find_job, 
 from cloister.hub.core.database import now
 from cloister.hub.core.models import AuditEntry, Dataset, Job, Person
 from cloister.hub.jobs import limits, queue
-from cloister.hub.jobs.authorise import ASKED, BASIS, JobRequest, authorise, basis_of, require_open, shows_all
+from cloister.hub.jobs.authorise import (
+    ASKED,
+    BASIS,
+    JobRequest,
+    StoredRequest,
+    authorise,
+    basis_of,
+    require_open,
+    shows_all,
+)
 from cloister.hub.jobs.dataset_pool import PersonReleases, dataset_for_person, twins
 from cloister.hub.jobs.job_ledger import ClosedBook
 from cloister.hub.jobs.job_types import Planned, kind_of
@@ -266,7 +275,8 @@ def pass_gate(hub: "Hub", person: Person, order: JobOrder) -> Passed:
     if planned.own.amount:  # a stored release is judged like a new one: it is new to this user
         verdict = request.decide(tables, planned.own)
         require(verdict, planned.own)
-    basis = basis_of(hub, version, tables, verdict)
+    stored = StoredRequest(person.id, order.kind, order.purpose, parameters, _asked(order))
+    basis = basis_of(hub, version, tables, verdict, stored)
     return Passed(access.number, parameters, planned, replace(verdict, view=None), basis, tables)
 
 

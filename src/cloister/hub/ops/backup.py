@@ -30,11 +30,9 @@ from typing import IO, Any, Self
 from urllib.parse import quote
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
 
-from cloister.hub.core import models
+from cloister.hub.core import restored
 from cloister.hub.core.copies import copy_folder
-from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.keys import OVERHEAD, MasterKey, seal, unseal
 from cloister.hub.core.settings import Settings
@@ -318,11 +316,8 @@ def restore(file: Path, settings: Settings, master_key: Path | None = None) -> C
     sealed.unlink()
     for name in (*_FOLDERS, "uploads"):
         (folder / name).mkdir(mode=0o700, exist_ok=True)
-    hub = Hub.open(settings)
-    try:
-        _after_restoring(hub, str(manifest["time"]))
-    finally:
-        hub.close()
+    restored.mark(folder, str(manifest["time"]))
+    Hub.open(settings).close()  # it ends what the copy brought back; and again if a database is loaded later
     return Copied(folder, len(manifest["files"]), tuple(_what_next(settings)))
 
 
@@ -375,31 +370,6 @@ def _write_secret(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _after_restoring(hub: Hub, copied: str) -> None:
-    with hub.database.writing() as session:
-        session.execute(sa.delete(models.Session))
-        session.execute(sa.update(models.Token).values(revoked=True))
-        session.execute(sa.update(models.OneTimeLink).where(models.OneTimeLink.used.is_(None)).values(ends=now()))
-        _stop_what_was_pending(session)
-        shared = sa.select(models.Dataset).where(models.Dataset.deleted.is_(None))
-        for dataset in session.scalars(shared).all():
-            text = (
-                f"The hub was restored from a copy of {copied}. Check that the policy of {dataset.name} is the newest, "
-                "and grant again the access that people should have: what was granted by request has ended."
-            )
-            session.add(models.Notice(person_id=dataset.owner_id, text=text, link=f"/datasets/{dataset.name}/policy"))
-        hub.audit.write(session, None, "hub.restored", "hub", copied=copied)
-
-
-def _stop_what_was_pending(session: Session) -> None:
-    """End granted access and jobs that have not begun: what was revoked, denied or run since the copy is unknown."""
-    granted = sa.update(models.Request).where(models.Request.state.in_(("open", "granted")))
-    session.execute(granted.values(state="expired", ends=now()))
-    pending = sa.update(models.Job).where(models.Job.state.in_(("waiting", "queued")))
-    problem = "The hub was restored from a copy before this ran. Nothing was spent. Submit it again."
-    session.execute(pending.values(state="cancelled", finished=now(), problem=problem))
 
 
 def _what_next(settings: Settings) -> list[str]:

@@ -11,15 +11,11 @@ table in a query. Nothing is stored for a user: the query is rewritten. A row ru
 The column that names the unit is a column like others: without it a user can neither count people nor look for one.
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import product
 from typing import Any
 
-import duckdb
-import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
@@ -27,7 +23,6 @@ from cloister.data.schema import Column, Schema, Table
 from cloister.privacy.errors import QueryRefused
 from cloister.query.catalog import base_rows
 from cloister.query.expression import Expression
-from cloister.query.expression.expression import NUMBERS
 from cloister.query.from_clause import SourceRows, compile_relation
 from cloister.query.sql_text import parse, parse_condition, refuse_unread
 
@@ -46,9 +41,6 @@ __all__ = [
 
 FACTS = ("person", "organisation", "country")
 _LONGEST = 4_000
-_MOST_CASES = 10_000  # combinations of public values on which a transform is evaluated
-_ARROW = {"text": pa.string(), "integer": pa.int64(), "boolean": pa.bool_()}
-_NOTHING = exp.select("*").from_("nothing")
 MOST_WORK = 300_000  # categories that a view's rules evaluate; about a second
 
 
@@ -136,14 +128,7 @@ def relation(view: TableView, table: Table, rows: SourceRows) -> SourceRows:
         raise QueryRefused("this rule is not SQL that we understand") from None
     except RecursionError:
         raise QueryRefused("this rule is nested too deeply. Use IN lists and fewer steps") from None
-    compiled = compile_relation(parsed, lambda name: rows if name.lower() == table.name.lower() else None)
-    narrowed = {
-        column: _narrowed(compiled.columns[column], view.transforms[name], table)
-        for name in view.transforms
-        for column in compiled.columns
-        if column.lower() == name.lower()
-    }
-    return replace(compiled, columns={**compiled.columns, **narrowed})
+    return compile_relation(parsed, lambda name: rows if name.lower() == table.name.lower() else None)
 
 
 def visible(schema: Schema, views: Mapping[str, TableView] | None) -> dict[str, TableView]:
@@ -252,50 +237,7 @@ def _shown(name: str, transform: str | None) -> Any:
 
 def _public_facts(table: Table) -> SourceRows:
     """Return a table's relation for checks: public facts only, without an engine."""
-    return base_rows(table, _NOTHING)
-
-
-def _narrowed(term: Expression, transform: str, table: Table) -> Expression:
-    """Restrict the public facts of a transformed column to the values that the transform gives.
-
-    The compiler knows the values of all branches together: `CASE WHEN ward = 'x' THEN 'other' ELSE ward END` would
-    list x, which the transform hides. The transform is evaluated on every public value of its columns, if those are
-    listed, or few whole numbers; of others there are no values to hide, only limits.
-    """
-    spelling = {name.lower(): name for name in table.columns}
-    named = sorted({node.name.lower() for node in expression(transform).find_all(exp.Column)})
-    columns = tuple(table.columns[spelling[name]] for name in named if name in spelling)
-    domains = [base_rows(table, _NOTHING).columns[column.name].domain() for column in columns]
-    sizes = [_MOST_CASES + 1 if domain is None else len(domain) for domain in domains]
-    if not named or len(columns) < len(named) or math.prod(sizes) > _MOST_CASES:
-        return term
-    image = _image(transform, table.name, columns)
-    present = [value for value in image if value is not None]
-    nullable = term.nullable and len(present) < len(image)
-    if term.values is not None:
-        kept = set(present)
-        return replace(term, values=tuple(value for value in term.values if value in kept), nullable=nullable)
-    if term.type in NUMBERS and term.low is not None and term.high is not None and present:
-        low, high = max(term.low, min(present)), min(term.high, max(present))
-        return replace(term, low=low, high=high, nullable=nullable)
-    return term
-
-
-@lru_cache(maxsize=256)  # every plan needs it, and views rarely change
-def _image(transform: str, table: str, columns: tuple[Column, ...]) -> tuple[Any, ...]:
-    """Return the values that a transform gives on every combination of its columns' public values."""
-    cases = base_rows(Table(table, {column.name: column for column in columns}), exp.select("*").from_("cases"))
-    query = exp.select(_shown("value", transform)).from_(exp.to_table(exp.to_identifier(table, quoted=True).sql()))
-    compiled = compile_relation(query, lambda _: cases)
-    distinct = exp.select("value").distinct().from_(compiled.sql.subquery("transformed"))
-    combinations = list(product(*(cases.columns[column.name].domain() or () for column in columns)))
-    arrays = {
-        column.name: pa.array([combination[at] for combination in combinations], _ARROW[column.type])
-        for at, column in enumerate(columns)
-    }
-    with duckdb.connect() as engine:
-        engine.register("cases", pa.table(arrays))
-        return tuple(value for (value,) in engine.execute(distinct.sql("duckdb")).fetchall())
+    return base_rows(table, exp.select("*").from_("nothing"))
 
 
 def shows_all(view: TableView, table: Table) -> bool:

@@ -52,7 +52,9 @@ def combine(
     shares = np.einsum("g,gv->v", share, np.stack([group.frequencies for group in groups]))
     left = float(confidence_left(confidence))
     parts = [group.spread for group in groups if group.spread is not None]
-    spread = mixed(parts, share, uneven(share, [group.n for group in groups]), left)
+    # Weights by people are for levels that were chosen by the answer: their shares differ.
+    alike = weights == "variance"
+    spread = mixed(parts, share, uneven(share, [group.n for group in groups]), left, alike=alike)
     return Estimate(
         mechanism=None,
         frequencies=shares,

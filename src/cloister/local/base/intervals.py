@@ -46,6 +46,7 @@ class Spread:
         drawn: the variance added by random selection of the people asked.
         p, q: of each value, where its support count is a sum of coins; None otherwise.
         noise: maps a probability to the reach the noise exceeds with it, where known and not a sum of coins.
+        others: further spreads with the same n and step. The variance at f is at most that of each of them.
     """
 
     n: int
@@ -56,10 +57,12 @@ class Spread:
     p: Floats | None = None
     q: Floats | None = None
     noise: Callable[[float], float] | None = None
+    others: tuple["Spread", ...] = ()
 
     def variance(self, shares: Floats) -> Floats:
         """Return the variance of estimates at these true shares."""
-        return np.asarray(np.maximum(self.flat + self.slope * shares + self.drawn * shares * (1 - shares), 0.0))
+        own = np.asarray(np.maximum(self.flat + self.slope * shares + self.drawn * shares * (1 - shares), 0.0))
+        return np.asarray(np.min([own, *(other.variance(shares) for other in self.others)], axis=0))
 
     def error(self, shares: Floats) -> Floats:
         """Return standard errors at estimated shares: never below that of a share of one person, or of all but one."""
@@ -69,7 +72,8 @@ class Spread:
 
     def asking(self, share: float) -> "Spread":
         """Return the spread if only a share of the people was asked: n drawn from n/share without replacement."""
-        return replace(self, drawn=self.drawn + (1 - share) / self.n)
+        drawn = self.drawn + (1 - share) / self.n
+        return replace(self, drawn=drawn, others=tuple(other.asking(share) for other in self.others))
 
     def interval(self, shares: Floats, confidence: Number) -> tuple[Floats, Floats]:
         """Return the ends of intervals, each with this confidence individually; the estimate is between them."""
@@ -78,6 +82,9 @@ class Spread:
             reach = self.noise(left)
             return shares - reach, shares + reach
         low, high = self._score(shares, _normal(left))
+        for other in self.others:  # a share fits if its distance is within every bound of the variance
+            inner = other._score(shares, _normal(left))
+            low, high = np.maximum(low, inner[0]), np.minimum(high, inner[1])
         if self.p is not None and self.q is not None:
             exact = np.ones(len(shares), dtype=bool)
             if self.drawn:
@@ -270,27 +277,45 @@ def _listed(scale: float, n: int, left: float, sigma: float) -> float:
     return (_laplace(scale * coarse, n, left) + 1) / coarse
 
 
-def mixed(parts: Sequence[Spread], weights: Floats, drawn: float, left: float) -> Spread:
+def mixed(parts: Sequence[Spread], weights: Floats, drawn: float, left: float, *, alike: bool = True) -> Spread:
     """Return the spread of a weighted mean of shares from several groups.
+
+    The variance of a group depends on its own share f_g. If the groups are not alike, only Σ w_g·f_g = f is known. The
+    largest Σ w_g²·slope_g·f_g is then found by filling up the groups with the largest w_g·slope_g first. As a function
+    of f it is concave: the least of as many lines as there are groups.
 
     Args:
         parts: of each group.
         weights: public ones that add up to 1.
         drawn: the variance added by random assignment to groups.
         left: the miss probability of the intervals: noise with heavier tails counts for more.
+        alike: whether all groups have the same true shares, but for chance.
     """
     z = _normal(left)
 
     def flat(part: Spread) -> Floats:
         return part.flat if part.noise is None else np.full(len(part.flat), (part.noise(left) / z) ** 2)
 
-    return Spread(
+    spread = Spread(
         sum(part.n for part in parts),
         np.asarray(sum(w * w * flat(part) for w, part in zip(weights, parts, strict=True))),
         np.asarray(sum(w * w * part.slope for w, part in zip(weights, parts, strict=True))),
         np.max([w * part.step for w, part in zip(weights, parts, strict=True)], axis=0),
         drawn + sum(float(w) ** 2 * part.drawn for w, part in zip(weights, parts, strict=True)),
     )
+    if alike or len(parts) == 1:
+        return spread
+    slopes = np.stack([w * part.slope for w, part in zip(weights, parts, strict=True)])
+    order = np.argsort(-slopes, axis=0)
+    slopes, filled = np.take_along_axis(slopes, order, axis=0), np.cumsum(weights[order], axis=0)
+    # The line of each group begins where those before it are full: at the sum of their weights.
+    starts = np.concatenate([np.zeros((1, slopes.shape[1])), filled[:-1]])
+    reached = np.concatenate([np.zeros((1, slopes.shape[1])), np.cumsum(slopes * weights[order], axis=0)[:-1]])
+    lines = [
+        replace(spread, flat=spread.flat + most - slope * start, slope=slope)
+        for slope, start, most in zip(slopes, starts, reached, strict=True)
+    ]
+    return replace(lines[0], others=tuple(lines[1:]))
 
 
 @singledispatch

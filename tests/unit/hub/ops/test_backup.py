@@ -3,11 +3,13 @@
 import io
 import json
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
 import tarfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ from cloister.hub.core.settings import Settings
 from cloister.hub.ops import backup as backup_file
 from cloister.hub.ops.backup import backup, opened, restore
 from cloister.hub.ops.ledger_heads import check_receipts, newest_head, show_head, write_off
+from cloister.hub.surveys import survey as surveys
 from cloister.hub.users import tokens
 from cloister.privacy.errors import CloisterError, HeadRejected, NotHere, NotNow, OverBudget, RolledBack, StoreFailed
 from cloister.privacy.loss import rho
@@ -167,6 +170,64 @@ def test_everybody_is_signed_out_and_owners_are_told(hub, tmp_path):
         assert again.audit.search(session, most=1)[0].action == "hub.restored"
     with hub.database.reading() as session:
         assert tokens.find(session, hub.token) is not None
+
+
+def test_a_job_that_ran_when_the_copy_was_made_does_not_run_again(hub, tmp_path):
+    with hub.database.writing() as session:
+        owner = session.scalars(sa.select(models.Person.id)).one()
+        dataset = session.scalars(sa.select(models.Dataset.id)).one()
+        for state in ("waiting", "queued", "running", "charged", "done"):
+            facts = {
+                "kind": "query",
+                "purpose": "p",
+                "parameters": {},
+                "plan": {},
+                "environment": {},
+                "policy_number": 1,
+            }
+            session.add(models.Job(dataset_id=dataset, person_id=owner, state=state, **facts))
+    backup(hub, tmp_path / "copy")
+    with restored(tmp_path, tmp_path / "copy") as again, again.database.reading() as session:
+        states = session.scalars(sa.select(models.Job.state).order_by(models.Job.id)).all()
+        assert states == ["cancelled", "cancelled", "interrupted", "interrupted", "done"]
+
+
+def test_a_database_that_is_loaded_after_the_folder_was_restored_is_treated_like_a_copy(hub, tmp_path):
+    """So it is with PostgreSQL: the folder is restored first, then pg_restore brings back tokens and sessions."""
+    backup(hub, tmp_path / "copy")
+    restored(tmp_path, tmp_path / "copy").close()
+    with closing(sqlite3.connect(hub.folder / "hub.db")) as before:
+        before.execute(f"VACUUM INTO '{tmp_path / 'loaded.db'}'")
+    database = Settings(folder=tmp_path / "again").folder / "hub.db"
+    for name in database.parent.glob("hub.db*"):
+        name.unlink()
+    shutil.copy(tmp_path / "loaded.db", database)
+    for _ in range(2):
+        with Hub.open(Settings(folder=tmp_path / "again")) as again, again.database.reading() as session:
+            assert tokens.find(session, hub.token) is None
+            assert session.scalars(sa.select(models.Session)).all() == []
+            entries = sa.select(models.AuditEntry).where(models.AuditEntry.action == "hub.restored")
+            assert len(session.scalars(entries).all()) == 1
+
+
+def test_open_surveys_are_closed_and_answers_that_were_not_shown_are_gone(hub, tmp_path):
+    """Some of them may have been shown since the copy: beside them a single new answer could be told apart."""
+    with hub.database.writing() as session:
+        owner = session.scalars(sa.select(models.Person)).one()
+        facts = {"title": "S", "purpose": "p", "consent": "c", "asked": [{"id": "q", "type": "yes_no", "text": "?"}]}
+        for name in ("open-one", "draft-one"):
+            made = surveys.create(hub, session, owner, name, facts)
+            if name == "open-one":
+                surveys.publish(hub, session, made)
+                for number, batch in enumerate([1, 1, None]):
+                    key = {"survey_id": made.id, "wave": 1, "id": str(number)}
+                    session.add(models.Submission(**key, reports="{}", batch=batch))
+    backup(hub, tmp_path / "copy")
+    with restored(tmp_path, tmp_path / "copy") as again, again.database.reading() as session:
+        states = {survey.name: survey.state for survey in session.scalars(sa.select(models.Survey))}
+        assert states == {"open-one": "closed", "draft-one": "draft"}
+        assert session.scalars(sa.select(models.Submission.batch)).all() == [1, 1]
+        assert any("survey S is closed" in text for text in session.scalars(sa.select(models.Notice.text)))
 
 
 def test_a_copy_can_be_made_while_others_write(hub, tmp_path):

@@ -12,6 +12,7 @@ from cloister.data.schema import Schema
 from cloister.hub.core.models import AuditEntry, Dataset, Job, Version
 from cloister.hub.datasets import datasets, ingest, upload
 from cloister.hub.jobs import gateway
+from cloister.hub.jobs.authorise import ASKED
 from cloister.hub.policy import versions
 from cloister.hub.policy.views import TableView, shows_all, visible_schema
 from cloister.privacy.signing import fingerprint
@@ -230,7 +231,15 @@ def test_an_asker_whose_view_was_narrowed_since_is_shown_no_statement(world, vis
 def test_no_route_shows_the_digest_of_a_plans_basis_and_it_is_keyed(world, visits_of):
     job = ask_reviewer(world, "cleo")
     with world.hub.database.reading() as session:
-        kept = session.get(Job, job.id).plan[gateway.BASIS]
+        stored = session.get(Job, job.id)
+        kept = stored.plan[gateway.BASIS]
+        request = {
+            "person": stored.person_id,
+            "kind": stored.kind,
+            "purpose": stored.purpose,
+            "parameters": stored.parameters,
+            "asked": stored.plan[ASKED],
+        }
         version = session.scalars(sa.select(Version).where(Version.dataset_id == job.dataset_id)).one()
     for who in ("cleo", "reviewer", "owner"):
         one = visits_of(world)(who)
@@ -241,6 +250,7 @@ def test_no_route_shows_the_digest_of_a_plans_basis_and_it_is_keyed(world, visit
     grp = "CASE WHEN yyhidden > 3 THEN 'a' ELSE 'b' END"
     view = {"people": {"columns": ["age", "grp", "human"], "rows": ROWS, "transforms": {"grp": grp}}}
     facts = {"version": version.id, "signature": version.signature, "tables": ["people"], "view": view}
+    facts["request"] = request
     told = json.dumps(facts, sort_keys=True)
     assert kept == world.hub.keys.mac(told.encode(), "basis of a plan")
     assert kept != fingerprint(told)
@@ -279,43 +289,3 @@ def test_rules_for_synthetic_rows_are_seen_only_with_all_of_their_columns():
     assert (len(some.never), len(some.determines)) == (1, 0)
     made = visible_schema(schema, {"people": TableView(("age", "grp", "yyhidden"), transforms={"grp": "'a'"})})
     assert made.tables["people"].never == ()
-
-
-MERGED = """
-unit: {name: patient, max_rows: 1}
-tables:
-  visits:
-    unit: patient
-    columns:
-      ward: {type: text, categories: [surgery, oncology, forensic]}
-      age: {type: integer, bounds: [0, 100]}
-      flag: {type: boolean}
-      code: {type: integer, categories: [1, 2, 777]}
-      stay: {type: real, bounds: [0, 5]}
-"""
-
-
-@pytest.mark.parametrize(("column", "transform", "seen"), [
-    ("ward", "CASE WHEN ward = 'forensic' THEN 'other' ELSE ward END", {"surgery", "oncology", "other"}),
-    ("ward", "CASE ward WHEN 'forensic' THEN 'other' ELSE ward END", {"surgery", "oncology", "other"}),
-    ("ward", "COALESCE(NULLIF(ward, 'forensic'), 'other')", {"surgery", "oncology", "other"}),
-    ("ward", "IF(ward = 'forensic', 'other', ward)", {"surgery", "oncology", "other"}),
-    ("ward", "CASE WHEN ward <> 'forensic' THEN ward END", {"surgery", "oncology"}),
-    ("ward", "CASE WHEN WARD = 'surgery' THEN ward ELSE 'other' END", {"surgery", "other"}),
-    ("ward", "CASE WHEN ward = 'forensic' OR age > 90 THEN 'other' WHEN flag THEN 'b' ELSE ward END",
-     {"surgery", "oncology", "other", "b"}),
-    ("code", "CASE WHEN code = 777 THEN 2 ELSE code END", {1, 2}),
-    ("code", "CASE WHEN flag THEN 1 WHEN code > 2 THEN 2 ELSE code END", {1, 2}),
-    ("stay", "CASE WHEN code = 777 THEN 1.5 ELSE 0.5 END", {0.5, 1.5}),
-])  # fmt: skip
-def test_a_value_that_a_transform_merges_away_is_not_in_the_schema(column, transform, seen):
-    view = {"visits": TableView(transforms={column: transform})}
-    shown = visible_schema(Schema.parse(MERGED), view).tables["visits"].columns[column]
-    assert set(shown.categories or shown.bounds) == seen
-
-
-def test_facts_of_a_transform_without_listed_values_stay_those_of_its_parts():
-    view = {"visits": TableView(transforms={"stay": "LEAST(stay, 3)", "ward": "CASE WHEN stay > 2 THEN ward END"})}
-    columns = visible_schema(Schema.parse(MERGED), view).tables["visits"].columns
-    assert columns["stay"].bounds == (0, 3)
-    assert set(columns["ward"].categories) == {"surgery", "oncology", "forensic"}
