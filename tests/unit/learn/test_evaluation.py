@@ -117,6 +117,25 @@ def test_medians_and_their_gaps_are_held(spend: cl.Loss, scales: list[float], ea
         assert hold([one.gap for one in complete], (max(scales) - min(scales)) * np.log(2))
 
 
+@pytest.mark.parametrize("labels", [("a", "missing", None), ("missing", "missing, no entry", None)])
+def test_people_without_an_entry_are_a_group_beside_a_category_called_missing(labels: tuple[Any, ...]) -> None:
+    class Named(Made):
+        @property
+        def labels(self) -> tuple[Any, ...]:
+            return labels
+
+    groups = np.arange(6000) % 3
+    for ends, goal in ((None, (groups != 1).astype(int)), ((0.0, 100.0), np.where(groups == 1, 50.0, 0.0))):
+        answer = Constant(1 if ends is None else 0)
+        told = evaluate(Noisy("1"), cl.rho(10**4), answer, Named(goal, groups, 1, ends))  # type: ignore[arg-type]
+        values = [figure.value for figure in told.groups.values()]
+        assert len(values) == 3
+        assert abs(values[1] - values[0]) > 0.9
+        assert values[2] == pytest.approx(values[0], abs=0.05)
+        assert told.gap is not None
+        assert told.gap.high > 0.9
+
+
 def test_intervals_of_many_rows_are_narrow() -> None:
     found = shares(1, cl.rho(1), 20_000, [0.8, 0.9], 1)
     for one in (found.overall, *found.groups.values()):

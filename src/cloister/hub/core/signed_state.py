@@ -15,6 +15,7 @@ the ledger notes that they were.
 import hashlib
 import logging
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -34,6 +35,7 @@ __all__ = [
     "newest_number",
     "note_pause",
     "note_ready",
+    "record_file",
     "require_newest",
     "require_unpaused",
     "sign_version",
@@ -80,6 +82,15 @@ def check_version(hub: "Hub", dataset: Dataset, version: Version) -> None:
 def keyed_digest(hub: "Hub", dataset: Dataset, version: Version) -> str:
     """Return a digest of a version for the audit log. It is keyed: nobody can try guesses of a schema against it."""
     return fingerprint(hub.key.sign(_statement(dataset, version)))
+
+
+def record_file(hub: "Hub", dataset: Dataset, version: Version) -> Path:
+    """Return the file with the released statistics of a version. No other version has it, whatever numbers rows get.
+
+    The numbers of rows are given again after a restore. A signature covers the dataset's name, which never is.
+    """
+    digest = hashlib.sha256((version.signature or "").encode("utf-8", "replace")).hexdigest()
+    return hub.folder / "records" / f"{dataset.name}-{version.number}-{digest[:32]}.record"
 
 
 def _statement(dataset: Dataset, version: Version) -> bytes:
@@ -226,6 +237,9 @@ def _sign_all(hub: "Hub") -> None:
         owners: dict[str, int] = {}
         for version, dataset in session.execute(unsigned).all():
             sign_version(hub, dataset, version)
+            with suppress(FileNotFoundError):  # of 0.1.0, by the row's number
+                earlier = hub.folder / "records" / f"{dataset.id}-{version.number}.record"
+                earlier.rename(record_file(hub, dataset, version))
             facts = {"version": version.number, "state": version.state, "hash": keyed_digest(hub, dataset, version)}
             hub.audit.write(session, None, "version.signed", f"dataset/{dataset.name}", **facts)
             if dataset.deleted is None:

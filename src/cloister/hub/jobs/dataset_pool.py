@@ -20,6 +20,7 @@ from cloister.data.tables import Tables
 from cloister.dataset import Dataset
 from cloister.hub.accounting.statements import analyst
 from cloister.hub.core import models
+from cloister.hub.core.signed_state import record_file
 from cloister.hub.jobs.job_ledger import ClosedBook
 from cloister.hub.policy.views import TableView, select, visible
 from cloister.privacy.ledger import Account
@@ -101,7 +102,7 @@ class DatasetPool:
         budget = Loss.from_json(dataset.budget)
         rules = self._hub.ledger.open_account(dataset.name, budget).rules
         # Answers are reused within one version only: another version has other answers.
-        path = self._hub.folder / "records" / f"{dataset.id}-{version.number}.record"
+        path = record_file(self._hub, dataset, version)
         name = str(version.number)
         tables = self._opener(dataset, version, person)
         account = Account(rules, ClosedBook(self._hub.ledger))

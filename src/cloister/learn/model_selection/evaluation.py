@@ -165,7 +165,7 @@ def _classes(meter: PrivacyFilter, loss: Loss, model: Any, trial: Trial) -> Eval
     total = counted.sum(axis=0)
 
     def by_group(wanted: Sequence[int], doubt: _Doubt) -> dict[str, Interval]:
-        return {_word(name): _share(row, wanted, doubt) for name, row in _pairs(trial, counted)}
+        return {name: _share(row, wanted, doubt) for name, row in _pairs(trial, counted)}
 
     baseline = Interval(None, None, None)
     if answers == 4:
@@ -278,7 +278,7 @@ def _numbers(meter: PrivacyFilter, loss: Loss, model: Any, trial: Trial) -> Eval
     total = error_counts.sum(axis=0)
 
     def by_group(doubt: _Doubt) -> dict[str, Interval]:
-        return {_word(name): _median(row, ends, doubt) for name, row in _pairs(trial, error_counts)}
+        return {name: _median(row, ends, doubt) for name, row in _pairs(trial, error_counts)}
 
     return Evaluation(
         "median absolute error",
@@ -337,8 +337,13 @@ def _gap(groups: dict[str, Interval]) -> Interval:
     return Interval(float(np.ptp(values)), low, high)
 
 
-def _pairs(trial: Trial, counts: Floats) -> list[tuple[Any, Floats]]:
-    return list(zip(trial.labels, counts, strict=True))
+def _pairs(trial: Trial, counts: Floats) -> list[tuple[str, Floats]]:
+    """Return the counts of each group with its name; rows without an entry have a name that no category has."""
+    named = [str(label) for label in trial.labels if label is not None]
+    absent = "missing"
+    while absent in named:
+        absent += ", no entry"
+    return [(absent if label is None else str(label), row) for label, row in zip(trial.labels, counts, strict=True)]
 
 
 def _some(columns: dict[str, NDArray[Any]], mask: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
@@ -348,10 +353,6 @@ def _some(columns: dict[str, NDArray[Any]], mask: NDArray[np.bool_]) -> dict[str
 def _codes(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int64]:
     """Return the index of each value in a public list of the schema; -1 for an unlisted value."""
     return Categories(listed, exact=True).codes(values)
-
-
-def _word(label: Any) -> str:
-    return "missing" if label is None else str(label)
 
 
 def _values(column: Any, facts: Column) -> NDArray[Any]:

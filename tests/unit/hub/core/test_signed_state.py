@@ -244,6 +244,18 @@ def test_a_version_whose_note_was_lost_is_noted_when_it_is_used(hospital_hub, mo
     assert signed_state.newest_number(hospital_hub.hub, hospital_hub.dataset()) == 2
 
 
+def test_a_record_belongs_to_one_version_whatever_number_its_row_has(hospital_hub):
+    """After a restore the number of a lost dataset's row is given again: its record must not answer for another."""
+    hospital_hub.submit("ada")
+    assert hospital_hub.work() == ["done"]
+    (kept,) = (hospital_hub.hub.folder / "records").glob("*.record")
+    with hospital_hub.hub.database.reading() as session:
+        dataset, version = datasets.find(session, "visits"), stored(hospital_hub)
+    assert kept == signed_state.record_file(hospital_hub.hub, dataset, version)
+    version.signature = hospital_hub.hub.key.sign(b"another dataset, with the same number")
+    assert signed_state.record_file(hospital_hub.hub, dataset, version) != kept
+
+
 def test_a_plan_is_approved_for_one_schema(hospital_hub):
     """The basis holds the signature, not only the id, which is a number in the database."""
     job = hospital_hub.submit("ada", SUM)
@@ -335,6 +347,17 @@ def test_versions_of_an_older_hub_are_signed_once(older):
         with pytest.raises(SealBroken, match="has no signature"):
             world.plan("ada")
     assert len(world.rows(sa.select(AuditEntry).where(AuditEntry.action == "version.signed"))) == 1
+
+
+def test_records_of_an_older_hub_are_found_again(hospital_hub, monkeypatch):
+    hospital_hub.submit("ada")
+    assert hospital_hub.work() == ["done"]
+    (kept,) = (hospital_hub.hub.folder / "records").glob("*.record")
+    kept.rename(kept.with_name("1-1.record"))  # as 0.1.0 called it
+    monkeypatch.setattr(signed_state, "ALL_SIGNED", "versions are signed, for this test")
+    written(hospital_hub, "UPDATE versions SET signature = NULL")
+    assert not reopened(hospital_hub).plan("ada").loss.amount
+    assert kept.exists()
 
 
 def test_a_new_hub_never_signs_a_version_that_has_no_signature(hospital_hub):
