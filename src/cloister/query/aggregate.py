@@ -26,6 +26,7 @@ __all__ = ["Aggregate", "Statistic", "compile_aggregate", "is_aggregate", "tree_
 # then. A person's rows have weights of 20 bits, single rows have none. Intervals include the rounding of rows.
 _STEP_BITS, _STEP_BITS_OF_ROWS = 30, 42
 _ROUNDED = 0.5 + 2.0**-8  # most steps by which a row is rounded, together with the rounding of doubles
+_FAR = 2**10  # times their width integers beyond 2^53 may be from zero: a double rounds less than the grid does
 _LEAVES = 4096
 _MOST_LEAVES = 1 << 16
 _TINY = 1e-100  # a number minus one that is not tiny is no tinier than its last digit: its square does not underflow
@@ -171,6 +172,12 @@ def limits_of(term: Expression, text: str) -> tuple[float, float]:
         raise QueryRefused(
             f"{text} has no public bounds. Give them in the schema, or write LEAST(GREATEST({text}, 0), 100), "
             "with limits of yours."
+        )
+    reach = max(abs(term.low), abs(term.high))
+    if term.type == "integer" and reach > 2**53 and reach > _FAR * (term.high - term.low):
+        raise QueryRefused(
+            f"{text} is beyond 2^53 and its bounds are close to each other, where doubles cannot tell its values "
+            f"apart. Write ({text} - {math.floor(term.low)}), and add that number to the answer."
         )
     apart = max(1.0, abs(term.low) * 2.0**-20)  # a step of one is negligible beside a constant beyond 2^53
     return (term.low, term.high) if term.low < term.high else (term.low - apart, term.high + apart)

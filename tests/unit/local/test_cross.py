@@ -406,3 +406,23 @@ def test_twenty_thousand_submissions_are_counted_in_half_a_second() -> None:
     assert min(took) < 0.5
     assert len(matches(submissions, "job", "age")) == n
     assert matches([{"job": ("1", b"\0")}, {"age": ("1", b"\0")}], "job", "age") == []
+
+
+def test_questions_that_are_called_like_a_number_keep_their_answers_in_rows() -> None:
+    first = local.Question("raw", SMOKER.levels, ["no", "yes"])
+    second = local.Question("region", REGION.levels, ["n", "e", "s"])
+    smoker, region = people(300, 1)
+    row = cross(first, second, matched(told(first, smoker, 1), told(second, region, 2))).rows()[0]
+    assert (row["answer to raw"], row["region"]) == ("no", "n")
+    assert isinstance(row["raw"], float)
+
+
+def test_a_choice_called_none_is_a_choice_and_an_empty_text_is_none_of_them() -> None:
+    named = local.Question("ill", HOBBIES.levels, ["asthma", "diabetes", "none"])
+    assert (named.value("none"), named.value(["none"]), named.value(""), named.value("none;asthma")) == (
+        {2},
+        {2},
+        set(),
+        {0, 2},
+    )
+    assert (HOBBIES.value("none"), HOBBIES.value("")) == (set(), None)

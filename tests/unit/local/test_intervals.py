@@ -12,6 +12,7 @@ from cloister import local
 from cloister.local.base.intervals import _at_least, _laplace, coins
 from cloister.local.mechanisms.direct import DirectEncoding
 from cloister.privacy.errors import BadProbability
+from cloister.privacy.noise import SeededSource
 
 CONFIDENCES = ["0.5", "0.9", "0.95", "0.99", "0.999", "0.999999", "0.999999999"]
 
@@ -144,3 +145,23 @@ def test_tiny_losses_are_refused_in_words_or_carried_out(amount):
     ):
         with suppress(BadProbability):
             make()
+
+
+@pytest.mark.parametrize(("levels", "groups"), [
+    (["3", "6"], [(1000, 0), (0, 9000)]), (["2", "4"], [(400, 100), (0, 4500)]),
+    (["1", "2", "4"], [(500, 0), (0, 500), (500, 500)]),
+])  # fmt: skip
+def test_weights_by_people_hold_where_levels_were_chosen_by_the_answer(levels, groups):
+    """The variance of a level is that at its own share, which is far from the one of all people."""
+    mechanisms = [local.DirectEncoding.for_loss(10, local.epsilon(level)) for level in levels]
+    truth = sum(group[0] for group in groups) / sum(map(sum, groups))
+    runs, held = 300, 0
+    for run in range(runs):
+        estimates = []
+        for at, (mechanism, (with_it, without)) in enumerate(zip(mechanisms, groups, strict=True)):
+            values = np.concatenate([np.zeros(with_it, int), 1 + np.arange(without) % 9])
+            reports = mechanism.perturb(values, SeededSource(f"{levels} {run} {at}"))
+            estimates.append(mechanism.estimate(mechanism.aggregate(reports)))
+        found = local.combine(estimates, "people")
+        held += found.interval[0][0] <= truth <= found.interval[1][0]
+    assert held / runs >= 0.92

@@ -195,7 +195,8 @@ def ask_release(hub: "Hub", session: Session, job: Job) -> Request:
     )
     session.add(request)
     session.flush()
-    cost = str(loss_of(job))
+    # To the person who asks: to the dataset, what is on record costs nothing.
+    cost = str(Loss.from_json(job.plan["own"]) if job.plan.get("own") else loss_of(job))
     hub.audit.write(
         session,
         job.person_id,

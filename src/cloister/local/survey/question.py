@@ -94,14 +94,18 @@ class Question:
         return f"up to {self.most} of these, with ';' between them: {values}" if self.most else values
 
     def value(self, told: Any) -> Any:
-        """Return the value of a table's answer, for `perturb`; None if it is invalid. `none` is the empty set."""
+        """Return the value of a table's answer, for `perturb`; None if it is invalid.
+
+        `none` is the empty set, unless it is the name of a choice; an empty text is it then, too.
+        """
         if self.kind == "number":
             return _number(told)
         if self.kind == "choice":
             return self._place(told)
         if isinstance(told, dict):
             return None
-        listed = told if isinstance(told, list) else [] if told == "none" else str(told).split(";")
+        empty = "" if "none" in (self.choices or ()) else "none"
+        listed = told if isinstance(told, list) else [] if told == empty else str(told).split(";")
         places = [self._place(choice.strip() if isinstance(choice, str) else choice) for choice in listed]
         if None in places or len(set(places)) < len(places) or len(places) > self.most:
             return None

@@ -71,8 +71,14 @@ class CrossTable:
         return sum(self.people.values())
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row per pair of values; None where there are too few people."""
-        return [{self.ids[0]: first, self.ids[1]: second, **cell} for first, second, cell in self._cells()]
+        """Return one row per pair of values; None where there are too few people.
+
+        The values are under the names of the questions; of one that is called like a number, under `answer to raw`.
+        """
+        cells = self._cells()
+        taken = set(cells[0][2]) if cells else set()
+        one, two = (f"answer to {name}" if name in taken else name for name in self.ids)
+        return [{one: first, two: second, **cell} for first, second, cell in cells]
 
     def _cells(self) -> list[tuple[str, str, dict[str, float | None]]]:
         tables = {
