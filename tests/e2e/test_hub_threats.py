@@ -2,6 +2,7 @@
 
 import gzip
 import itertools
+import json
 import re
 import shutil
 import socket
@@ -13,13 +14,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pyotp
 import pytest
 import sqlalchemy as sa
 
 from cloister.hub.core.models import Dataset, Job, Person, Policy, Spent, Upload, Version
 from cloister.hub.datasets import datasets, ingest
-from cloister.hub.jobs import queue
+from cloister.hub.jobs import dataset_pool, queue
 from cloister.hub.jobs.authorise import ASKED, BASIS
 from cloister.hub.jobs.runner import run_job
 from cloister.hub.policy.versions import publish
@@ -811,6 +813,25 @@ def test_a_question_that_was_exchanged_in_the_database_is_not_run(town, change):
             kept.plan = {name: value for name, value in kept.plan.items() if name != BASIS}
     assert town.work() == ["refused"]
     assert town.hub.ledger.balance("visits").spent == before
+
+
+def test_a_number_changed_in_a_record_is_not_answered(town):
+    """The hub would sign it as an answer; the statistic is measured again, and paid for."""
+    sql = "SELECT COUNT(*) AS n FROM visits WHERE age > 43"
+    ask(town, "ada", sql, "rho 0.02", "jobs")
+    assert town.work() == ["done"]
+    for file in (town.hub.folder / "records").glob("visits-*.record"):
+        changed = []
+        for line in file.read_text().splitlines():
+            text, _, mac = line.rpartition("\t")
+            name, noise, values = json.loads(text)
+            changed.append(f"{json.dumps([name, noise, [np.multiply(50, part).tolist() for part in values]])}\t{mac}\n")
+        file.write_text("".join(changed))
+    dataset_pool.twins(town.hub).close()
+    before = town.hub.ledger.balance("visits").spent
+    ask(town, "ada", sql, "rho 0.02", "jobs")
+    assert town.work() == ["done"]
+    assert town.hub.ledger.balance("visits").spent != before
 
 
 def test_an_audit_log_that_was_changed_says_so(town):

@@ -1,9 +1,12 @@
 """The record of released statistics. Repeating a query, or asking one that follows from released statistics, is free.
 
 Measuring a statistic twice with fresh noise would cost twice and let the noise be averaged out. The record holds
-released values only: keeping it costs nothing, and tampering with it can falsify answers but reveals nothing.
+released values only: keeping it costs nothing, and tampering with it reveals nothing. It can falsify answers, unless
+lines are authenticated with a key, as a hub does.
 """
 
+import hashlib
+import hmac
 import json
 import os
 import threading
@@ -21,10 +24,11 @@ from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Mecha
 from cloister.privacy.signing import fingerprint
 from cloister.query.plan import Measurement
 
-__all__ = ["AnswerCache", "KeptRelease", "Snapshot", "made_release"]
+__all__ = ["AnswerCache", "KeptRelease", "Snapshot", "authenticated", "made_release"]
 
 _KINDS = {kind.name: kind for kind in (DiscreteLaplace, DiscreteGaussian)}
 # Larger answers are kept in memory while the dataset is open, but not written to the file.
+_TAB = "\t"  # before the HMAC of a line; JSON has none
 _MOST_NUMBERS = 100_000
 
 
@@ -88,10 +92,13 @@ class AnswerCache:
     Args:
         version: the owner's name for this state of the data; releases of another state are not reused.
         path: the file that releases are written to, one line each; None keeps them in memory only.
+        key: authenticates each line: one that was written without it is not read. None where whoever writes the file is
+            trusted.
     """
 
-    def __init__(self, version: str = "", path: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, version: str = "", path: str | os.PathLike[str] | None = None, key: bytes | None = None) -> None:
         self._version = version
+        self._key = key
         self._path = None if path is None else Path(path)
         self._kept: dict[str, KeptRelease] = {}
         self._entered = 0
@@ -127,7 +134,7 @@ class AnswerCache:
         numeric = all(mechanism.name in _KINDS for mechanism in one.mechanisms)
         if self._path is not None and numeric and sum(np.size(value) for value in values) <= _MOST_NUMBERS:
             written = [release.statistic, _noise(one.mechanisms), [_plain(value) for value in values]]
-            line = json.dumps(written) + "\n"
+            line = authenticated(json.dumps(written), self._key) + "\n"
         with self._lock:  # same order as in the file
             self._kept[release.statistic] = release
             self._entered += 1
@@ -136,8 +143,11 @@ class AnswerCache:
                     file.write(line.encode())
 
     def _read(self, line: str) -> None:
+        text = line if self._key is None else line.rpartition(_TAB)[0]
+        if not hmac.compare_digest(line.encode(), authenticated(text, self._key).encode()):
+            return  # changed, or written by somebody else: measure and pay again
         try:
-            name, noise, values = json.loads(line)
+            name, noise, values = json.loads(text)
             mechanisms = tuple(
                 _KINDS[kind].for_loss(sensitivity, Loss.from_json(loss)) for kind, sensitivity, loss in noise
             )
@@ -151,6 +161,13 @@ class AnswerCache:
     def __len__(self) -> int:
         """Return the number of releases entered or read, replaced ones included. It grows with every change."""
         return self._entered
+
+
+def authenticated(line: str, key: bytes | None) -> str:
+    """Return a line of a record with its HMAC, if there is a key."""
+    if key is None:
+        return line
+    return f"{line}{_TAB}{hmac.new(key, line.encode(), hashlib.sha256).hexdigest()}"
 
 
 def made_release(one: Measurement, version: str, values: Sequence[Any]) -> KeptRelease:

@@ -165,3 +165,14 @@ def test_weights_by_people_hold_where_levels_were_chosen_by_the_answer(levels, g
         found = local.combine(estimates, "people")
         held += found.interval[0][0] <= truth <= found.interval[1][0]
     assert held / runs >= 0.92
+
+
+def test_few_reports_make_no_heavy_hitter_of_a_value_that_nobody_has():
+    """A count that expects one report is no normal number: a bar of so many standard errors let false values through."""
+    mechanism = local.HeavyHitters.for_loss(local.epsilon(4), 8)
+    false = 0
+    for run in range(100):
+        values = np.random.default_rng(run).permutation(mechanism.domain)[:60]  # everybody another one
+        reports = mechanism.perturb(values, SeededSource(f"hitters {run}"))
+        false += bool(len(mechanism.estimate(mechanism.aggregate(reports)).values))
+    assert false <= 2  # one in a thousand is allowed, and 12 in a hundred were shown

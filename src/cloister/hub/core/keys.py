@@ -116,6 +116,10 @@ class MasterKey:
         """Open what was sealed under this label."""
         return unseal(self._key, data, label)
 
+    def subkey(self, label: str) -> bytes:
+        """Return a key for one purpose."""
+        return subkey(self._key, label)
+
     def mac(self, data: bytes, label: str) -> str:
         """Return a digest that only this key can make: nobody else can try guesses of the data against it."""
         return hmac.new(subkey(self._key, label), data, hashlib.sha256).hexdigest()

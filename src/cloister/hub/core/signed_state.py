@@ -36,6 +36,7 @@ __all__ = [
     "note_pause",
     "note_ready",
     "record_file",
+    "record_key",
     "require_newest",
     "require_unpaused",
     "sign_version",
@@ -91,6 +92,23 @@ def record_file(hub: "Hub", dataset: Dataset, version: Version) -> Path:
     """
     digest = hashlib.sha256((version.signature or "").encode("utf-8", "replace")).hexdigest()
     return hub.folder / "records" / f"{dataset.name}-{version.number}-{digest[:32]}.record"
+
+
+def record_key(hub: "Hub", dataset: Dataset, version: Version) -> bytes:
+    """Return the key that authenticates the lines of that file."""
+    return hub.keys.subkey(f"record of {dataset.name} {version.number} {version.signature}")
+
+
+def _adopt_record(hub: "Hub", dataset: Dataset, version: Version) -> None:
+    """Take over the record of a hub of 0.1.0, which was named by the row's number and was not authenticated."""
+    from cloister.query.answer_cache import authenticated
+
+    earlier = hub.folder / "records" / f"{dataset.id}-{version.number}.record"
+    if earlier.exists():
+        key = record_key(hub, dataset, version)
+        lines = earlier.read_text("utf-8", "replace").splitlines()
+        record_file(hub, dataset, version).write_text("".join(f"{authenticated(line, key)}\n" for line in lines))
+        earlier.unlink()
 
 
 def _statement(dataset: Dataset, version: Version) -> bytes:
@@ -237,9 +255,7 @@ def _sign_all(hub: "Hub") -> None:
         owners: dict[str, int] = {}
         for version, dataset in session.execute(unsigned).all():
             sign_version(hub, dataset, version)
-            with suppress(FileNotFoundError):  # of 0.1.0, by the row's number
-                earlier = hub.folder / "records" / f"{dataset.id}-{version.number}.record"
-                earlier.rename(record_file(hub, dataset, version))
+            _adopt_record(hub, dataset, version)
             facts = {"version": version.number, "state": version.state, "hash": keyed_digest(hub, dataset, version)}
             hub.audit.write(session, None, "version.signed", f"dataset/{dataset.name}", **facts)
             if dataset.deleted is None:

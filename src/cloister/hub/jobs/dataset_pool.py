@@ -20,7 +20,7 @@ from cloister.data.tables import Tables
 from cloister.dataset import Dataset
 from cloister.hub.accounting.statements import analyst
 from cloister.hub.core import models
-from cloister.hub.core.signed_state import record_file
+from cloister.hub.core.signed_state import record_file, record_key
 from cloister.hub.jobs.job_ledger import ClosedBook
 from cloister.hub.policy.views import TableView, select, visible
 from cloister.privacy.ledger import Account
@@ -102,11 +102,13 @@ class DatasetPool:
         budget = Loss.from_json(dataset.budget)
         rules = self._hub.ledger.open_account(dataset.name, budget).rules
         # Answers are reused within one version only: another version has other answers.
-        path = record_file(self._hub, dataset, version)
+        path, key = record_file(self._hub, dataset, version), record_key(self._hub, dataset, version)
         name = str(version.number)
         tables = self._opener(dataset, version, person)
         account = Account(rules, ClosedBook(self._hub.ledger))
-        return OpenDataset(dataset.name, dataset.id, Dataset(tables, account, name, AnswerCache(name, path)), rules)
+        return OpenDataset(
+            dataset.name, dataset.id, Dataset(tables, account, name, AnswerCache(name, path, key)), rules
+        )
 
     def account(self, dataset: models.Dataset, person: models.Person) -> Rules:
         """Return the rules of a user's account on a dataset, opened in the ledger at their first request."""

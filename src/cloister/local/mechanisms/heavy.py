@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from statistics import NormalDist
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -232,11 +231,14 @@ def _continued(
         return prefixes, np.zeros(0)
     longer = (prefixes[:, None] << mechanism.chunk) + np.arange(1 << mechanism.chunk)
     shares = np.stack([_chunk(mechanism, reports, int(prefix), level) for prefix in prefixes]).ravel()
-    tests = NormalDist().inv_cdf(1 - _FALSE_ALARM / shares.size)
-    q = float(mechanism.q)
-    error = (q * (1 - q) / max(1, len(reports))) ** 0.5 / float(mechanism.p - mechanism.q)
-    # The last level releases values; before it, a superfluous prefix costs only time.
-    bar = tests * error if level == mechanism.levels - 1 else 3 * error
+    n, q, gain = max(1, len(reports)), float(mechanism.q), float(mechanism.p - mechanism.q)
+    bar = 3 * (q * (1 - q) / n) ** 0.5 / gain
+    if level == mechanism.levels - 1:  # it releases values; before it, a superfluous prefix costs only time
+        from scipy.stats import binom  # here, because scipy takes longer to import than this package
+
+        # Each report supports a value that nobody has with probability q. With few, the tail is not normal.
+        most = binom.isf(_FALSE_ALARM / shares.size, n, q)
+        bar = max(bar, ((most + 0.5) / n - q) / gain)
     order = np.argsort(-shares)[: KEPT if level < mechanism.levels - 1 else None]
     order = order[shares[order] > bar]
     return longer.ravel()[order], shares[order]

@@ -353,7 +353,9 @@ def test_records_of_an_older_hub_are_found_again(hospital_hub, monkeypatch):
     hospital_hub.submit("ada")
     assert hospital_hub.work() == ["done"]
     (kept,) = (hospital_hub.hub.folder / "records").glob("*.record")
-    kept.rename(kept.with_name("1-1.record"))  # as 0.1.0 called it
+    lines = [line.rpartition("\t")[0] for line in kept.read_text().splitlines()]
+    kept.with_name("1-1.record").write_text("".join(f"{line}\n" for line in lines))  # as 0.1.0 wrote it
+    kept.unlink()
     monkeypatch.setattr(signed_state, "ALL_SIGNED", "versions are signed, for this test")
     written(hospital_hub, "UPDATE versions SET signature = NULL")
     assert not reopened(hospital_hub).plan("ada").loss.amount
