@@ -168,7 +168,7 @@ def test_weights_by_people_hold_where_levels_were_chosen_by_the_answer(levels, g
 
 
 def test_few_reports_make_no_heavy_hitter_of_a_value_that_nobody_has():
-    """A count that expects one report is no normal number: a bar of so many standard errors let false values through."""
+    """A count that expects one report is not normal: a bar of so many standard errors let false values through."""
     mechanism = local.HeavyHitters.for_loss(local.epsilon(4), 8)
     false = 0
     for run in range(100):
