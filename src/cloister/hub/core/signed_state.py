@@ -240,7 +240,8 @@ def catch_up(hub: "Hub") -> None:
             hub.ledger.note(ALL_SIGNED, 1)
         _note_pauses(hub)
     except CloisterError as error:  # pages are served all the same, and refuse what is not signed
-        _LOG.warning("the ledger takes no notes about datasets now", extra={"facts": {"code": error.code}})
+        level = logging.INFO if isinstance(error, RolledBack) else logging.WARNING  # a restored hub is told otherwise
+        _LOG.log(level, "the ledger takes no notes about datasets now", extra={"facts": {"code": error.code}})
     finally:
         if "ledger" in hub.__dict__:
             hub.ledger.close()
