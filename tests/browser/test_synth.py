@@ -60,7 +60,7 @@ def test_a_table_is_planned_made_read_downloaded_and_verified(place, visit, widt
     for words in ("one patient (at most 8 rows)", "ρ 0.48", "0.432 for the table", "health-research"):
         expect(about).to_contain_text(words)
     good = page.get_by_role("region", name="How good it is")
-    share = re.compile(r"[\d.e+-]+ % \[[\d.e+-]+ %, [\d.e+-]+ %\]")
+    share = re.compile(r"[\d.e+-]+\s% \[[\d.e+-]+\s%, [\d.e+-]+\s%\]")
     expect(good.get_by_role("row", name="One column, on average")).to_contain_text(share)
     expect(good.get_by_role("row", name="2 columns")).to_contain_text(share)
     drawn = page.get_by_role("main").get_by_role("img").first

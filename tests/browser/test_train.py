@@ -59,7 +59,7 @@ def test_a_model_is_planned_trained_read_and_loaded(place, visit, width, picture
     for words in ("one patient (at most 8 rows)", "ρ 0.48", "health-research", "An attack on made-up rows"):
         expect(card).to_contain_text(words)
     tried = page.get_by_role("region", name="How good it is")
-    share = re.compile(r"\d+\.\d % \[\d+\.\d %, \d+\.\d %\]")
+    share = re.compile(r"\d+\.\d\s% \[\d+\.\d\s%, \d+\.\d\s%\]")
     expect(tried.get_by_role("row", name="Everybody")).to_contain_text(share)
     expect(tried.get_by_role("row", name="cardiology")).to_be_visible()
     expect(tried.get_by_role("row", name="Gap")).to_be_visible()

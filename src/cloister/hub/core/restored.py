@@ -32,10 +32,10 @@ def mark(folder: Path, copied: str) -> None:
 
 def finish_restore(hub: "Hub") -> None:
     """End what the copy brought back, once for each database that is found beside a mark."""
-    try:
-        facts = json.loads((hub.folder / _FILE).read_text())
-    except FileNotFoundError:
+    file = hub.folder / _FILE
+    if not file.exists():
         return
+    facts = json.loads(file.read_text())
     with hub.database.reading() as session:
         if _is_done(session, facts["restore"]):
             return

@@ -260,7 +260,8 @@ def _store(connection: sa.Connection, insert: Any, survey: int, wave: int, sent:
     new = list(connection.execute(marks.on_conflict_do_nothing().returning(SeenReport.id)).scalars())
     if len(new) == len(sent.marks):
         row = insert(Submission).values({**wave_key, "id": sent.id, "reports": sent.reports})
-        if connection.execute(row.on_conflict_do_nothing()).rowcount == 1:
+        # Not the row count, which PostgreSQL's driver does not tell here.
+        if connection.scalar(row.on_conflict_do_nothing().returning(Submission.id)) is not None:
             return "kept"
     mine = sa.delete(SeenReport).where(SeenReport.survey_id == survey, SeenReport.wave == wave, SeenReport.id.in_(new))
     connection.execute(mine)

@@ -11,11 +11,11 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
-from cloister.hub.core.models import Survey
+from cloister.hub.core.models import SeenReport, Survey
 from cloister.hub.surveys import ballots, results
 from cloister.hub.surveys import survey as surveys
 from cloister.hub.surveys.device import submissions
-from cloister.hub.surveys.intake import Intake
+from cloister.hub.surveys.intake import BadSubmission, Intake
 from cloister.hub.users import tokens
 from cloister.hub.web.app import create_app
 from cloister.local.survey.envelope import pack
@@ -164,3 +164,21 @@ def test_many_who_look_at_once_make_one_batch(world):
         send(world, one_answer(survey, "yes"))
     with ThreadPoolExecutor(6) as pool:
         assert set(pool.map(lambda _: shown(world), range(12))) == {BATCH + 1}
+
+
+def test_in_postgresql_a_submission_is_kept_once_with_the_ids_of_its_reports(world_maker, tmp_path, postgres_address):
+    """The driver does not tell how many rows an INSERT wrote: a first submission was taken for a repeated one."""
+    world = world_maker(tmp_path / "hub", database_url=postgres_address)
+    survey = compose(world)
+    first = one_answer(survey, "yes")
+    for _ in range(2):
+        assert send(world, first)["receipt"]["survey"] == "sleep"
+    with world.hub.database.reading() as session:
+        taken, refused = surveys.sizes(session, survey)
+        assert (taken, refused) == (1, {"sent again": 1})
+        assert session.scalar(sa.select(sa.func.count()).select_from(SeenReport)) == 2
+    other = json.loads(one_answer(survey, "no"))
+    other["reports"][0] = json.loads(first)["reports"][0]
+    with pytest.raises(BadSubmission, match="replayed"):
+        send(world, json.dumps(other).encode())
+    world.hub.close()
