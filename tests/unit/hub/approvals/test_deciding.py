@@ -15,7 +15,7 @@ from cloister.hub.policy.conditions import Environment, Grant, Subject
 from cloister.hub.policy.decide import decide as policy_decides
 from cloister.hub.policy.versions import current, publish
 from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow, TooMany
-from cloister.privacy.loss import epsilon, rho
+from cloister.privacy.loss import Loss, epsilon, rho
 
 POLICY = """
 dataset: visits
@@ -92,8 +92,9 @@ def ask(hub, world, who="asker", role="analysts", purpose="health-research", tex
         return approvals.ask_access(hub, session, world[who], world["visits"], role, purpose, text)
 
 
-def wait_for(hub, world, loss, who="asker"):
-    """A job above the threshold, and its request."""
+def wait_for(hub, world, loss, who="asker", own=None):
+    """A job above the threshold, and its request; `own` is its cost to the person who asks, if it is another."""
+    costs = {"loss": loss.to_json()} | ({} if own is None else {"own": own.to_json()})
     with hub.database.writing() as session:
         job = Job(
             kind="query",
@@ -101,7 +102,7 @@ def wait_for(hub, world, loss, who="asker"):
             person_id=world[who].id,
             purpose="health-research",
             parameters={"sql": "SELECT COUNT(*) FROM visits"},
-            plan={"loss": loss.to_json(), "lines": [], "errors": [], "statements": [], "notes": []},
+            plan={**costs, "lines": [], "errors": [], "statements": [], "notes": []},
             policy_number=1,
             state="waiting",
         )
@@ -238,6 +239,12 @@ def test_where_two_are_needed_one_person_cannot_be_both(hub, world):
     assert look(hub, request) == ("granted", "queued")
     with hub.database.reading() as session:
         assert [one.person.name for one in decisions(session, request)] == ["Owner", "Second"]
+
+
+def test_reviewers_are_told_what_a_release_on_record_costs_the_person_who_asks(hub, world):
+    request = wait_for(hub, world, Loss.nothing("rho"), own=rho("0.02"))
+    assert request.needs == 2
+    assert "costs rho 0.02," in told(hub, world["owner"])[-1]
 
 
 def test_one_no_is_enough_even_after_a_yes(hub, world):
