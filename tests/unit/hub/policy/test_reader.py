@@ -10,6 +10,7 @@ import pytest
 from cloister.data.schema import Schema
 from cloister.hub.policy.conditions import Hours, Who
 from cloister.hub.policy.policy import Approval, Period
+from cloister.hub.policy.text import reader
 from cloister.hub.policy.text.reader import look, read, write
 from cloister.hub.policy.views import TableView
 from cloister.privacy.errors import BadPolicy
@@ -299,3 +300,16 @@ def test_a_likely_slip_is_noted():
 def test_a_role_for_everybody_is_noted():
     notes = look(with_line("{by_request: true, may: [query]}", "{who: anyone, may: [query]}")).notes
     assert any("everybody with an account" in note for note in notes)
+
+
+def test_policies_of_many_datasets_are_parsed_once(monkeypatch):
+    """Every list of datasets reads all of them, in the same order: a cache of fewer places would never be hit."""
+    page = "dataset: {}\npurposes: [research]\nbudget: {{lifetime: {{rho: 1}}}}\n"
+    page += "roles: {{a: {{who: anyone, may: [query]}}}}\n"
+    parsed = []
+    inner = reader._parsed
+    monkeypatch.setattr(reader, "_parsed", lambda text: [parsed.append(text), inner(text)][1])
+    for _ in range(3):
+        for number in range(600):
+            assert reader.read(page.format(f"many-{number}")).dataset == f"many-{number}"
+    assert len(parsed) == 600
