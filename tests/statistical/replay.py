@@ -35,11 +35,12 @@ import pyarrow as pa
 
 from cloister.learn.trees.splits import Apart
 from cloister.privacy import measure
+from cloister.privacy.accountant.planned import NoiseSteps, PlannedRelease
 from cloister.privacy.errors import CloisterError
 from cloister.privacy.filter import PrivacyFilter
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, NoisyMax, PermuteAndFlip
-from cloister.privacy.noise import SeededSource, SystemSource, uniform
+from cloister.privacy.noise import SeededSource, SystemSource, discrete_gaussian, uniform
 from cloister.query.discovery import Thresholded
 from cloister.query.plan import EachGroup
 
@@ -81,6 +82,20 @@ class Run:
     def text(self) -> str:
         """Every word that a caller can read, but for what was released."""
         return repr((self.error, self.heard, self.charges))
+
+
+@dataclass(frozen=True)
+class PlannedNoise:
+    """The noise of one step of a planned release."""
+
+    sigma: Fraction
+    sensitivity: int
+    rate: Fraction
+
+    name = "planned noise"
+
+    def release(self, seen: Any, source: Any) -> Any:
+        return seen + discrete_gaussian(self.sigma, seen.shape, source)
 
 
 # The share of a mechanism's sensitivity that two statistics are apart: above 1 is a breach.
@@ -144,6 +159,7 @@ def _found(mechanism: Any, left: Any, right: Any) -> Fraction:
 NORMS: dict[type, Callable[[Any, Any, Any], Fraction]] = {
     DiscreteLaplace: _l1,
     DiscreteGaussian: _l2,
+    PlannedNoise: _l2,
     Exponential: _choice,
     PermuteAndFlip: _choice,
     NoisyMax: _choice,
@@ -252,6 +268,8 @@ class _Watched:
         return getattr(self._mechanism, name)
 
     def release(self, statistic: Any, source: Any = None) -> Any:
+        if isinstance(self._mechanism, PlannedRelease):  # its steps are the looks
+            return self._mechanism.release(statistic, source)
         told = self._by.told(len(self._run.steps), self._mechanism, statistic)
         self._run.steps.append(Step(self._mechanism, _kept(statistic), _kept(told)))
         return told
@@ -295,6 +313,12 @@ def _in_place(run: Run, by: "_Recording | _Replaying") -> Iterator[None]:
         run.charges.append(([str(account.price(item)) for account, item in items], request))
         return reserve(self, items, request)
 
+    def one_sum(self: NoiseSteps, integers: Any) -> Any:
+        step = self._next()
+        assert step is not None
+        self.done += 1
+        return _Watched(PlannedNoise(step.sigma, int(step.sensitivity), step.rate), run, by).release(integers)
+
     throwing = [module for name, module in sys.modules.items() if name.startswith("cloister.learn.")]
     with contextlib.ExitStack() as stack:
         for module in throwing:
@@ -302,6 +326,7 @@ def _in_place(run: Run, by: "_Recording | _Replaying") -> Iterator[None]:
                 stack.enter_context(patch.object(module, "uniform", chance.throws))
         stack.enter_context(patch.object(PrivacyFilter, "release", one_step))
         stack.enter_context(patch.object(measure, "_perform", one_look))
+        stack.enter_context(patch.object(NoiseSteps, "release", one_sum))
         stack.enter_context(patch.object(Ledger, "reserve", charged))
         stack.enter_context(patch.object(SystemSource, "bytes", lambda system, count: chance.bytes(system, count)))
         yield
@@ -313,7 +338,8 @@ class _Listening(logging.Handler):
         self.run = run
 
     def emit(self, entry: logging.LogRecord) -> None:
-        if not entry.name.startswith(("py4j", "asyncio")):  # Spark's wire, which says what passes over it
+        # Spark's wire says what passes over it, and JAX how long it compiled.
+        if not entry.name.startswith(("py4j", "asyncio", "jax")):
             self.run.heard.append((entry.name, entry.levelname, entry.getMessage()))
 
 

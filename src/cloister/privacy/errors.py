@@ -13,7 +13,8 @@
     │   ├── BadName           CLO-109
     │   ├── BadCandidates     CLO-110
     │   ├── BadSchema         CLO-111
-    │   └── BadSource         CLO-112
+    │   ├── BadSource         CLO-112
+    │   └── OutOfRange        CLO-113
     ├── Refused               the call is well formed, the guarantee forbids it
     │   ├── TextbookOnly      CLO-201
     │   ├── NotPrivate        CLO-202
@@ -23,12 +24,15 @@
     │   ├── RolledBack        CLO-206
     │   ├── AccountMismatch   CLO-207
     │   ├── ChargeClosed      CLO-208
-    │   └── QueryRefused      CLO-209
+    │   ├── QueryRefused      CLO-209
+    │   └── OutputRefused     CLO-210
     ├── Broken                a signed record is invalid
     │   ├── LedgerBroken      CLO-301
     │   ├── ReceiptRejected   CLO-302
     │   ├── HeadRejected      CLO-303
-    │   └── SealBroken        CLO-304
+    │   ├── SealBroken        CLO-304
+    │   ├── ChannelBroken     CLO-305
+    │   └── CiphertextRejected CLO-306
     ├── HubRefused            a hub refuses a user's request
     │   ├── SignInFailed      CLO-501
     │   ├── Denied            CLO-502
@@ -44,7 +48,8 @@
         ├── OwnerOnly         the cause is shown to the owner only
         │   ├── EngineFailed  CLO-403
         │   └── LookFailed    CLO-404
-        └── HubBusy           CLO-405
+        ├── HubBusy           CLO-405
+        └── PeerLost          CLO-406
 
 A message states the request, the rule, the value received and the remedy. It depends only on the request and on
 public facts: no message may contain a value read from a private table (tests/property/test_errors_keep_secrets.py).
@@ -67,7 +72,9 @@ __all__ = [
     "BadSchema",
     "BadSource",
     "Broken",
+    "ChannelBroken",
     "ChargeClosed",
+    "CiphertextRejected",
     "CloisterError",
     "Denied",
     "EngineFailed",
@@ -81,7 +88,10 @@ __all__ = [
     "NotHere",
     "NotNow",
     "NotPrivate",
+    "OutOfRange",
+    "OutputRefused",
     "OverBudget",
+    "PeerLost",
     "QueryRefused",
     "ReceiptRejected",
     "Refused",
@@ -199,6 +209,13 @@ class BadSource(BadInput):
     way_out = "Open a CSV, Parquet or DuckDB file, an Arrow, pandas or polars table, a PostgreSQL address or Spark."
 
 
+class OutOfRange(BadInput):
+    """A value, or a sum, is outside the range that was declared for it. Nothing was encrypted, shared or added."""
+
+    code = "CLO-113"
+    way_out = "Declare wider bounds or more summands, and encrypt or share again."
+
+
 class Refused(CloisterError):
     """The call is well formed, but the privacy guarantee forbids it. Nothing was charged."""
 
@@ -229,11 +246,13 @@ class OverBudget(Refused):
 
     Attributes:
         decision: the number of the decision recorded by a hub; 0 elsewhere.
+        limit: the limit, by its word in a hub's policy, such as `per_user`; `lifetime` is that of the account.
     """
 
     code = "CLO-204"
     way_out = "Lower the spend or ask the owner for a larger budget."
     decision = 0
+    limit = "lifetime"
 
 
 class RowsWereRead(Refused):
@@ -271,6 +290,13 @@ class QueryRefused(Refused):
     way_out = "Write it the way the message suggests; docs/guides/ask-a-question.md lists what works."
 
 
+class OutputRefused(Refused):
+    """A model carries training rows, or its output policy does not show what was asked for."""
+
+    code = "CLO-210"
+    way_out = "Serve a private model, or ask for what the policy shows; docs/guides/serve-a-model.md lists both."
+
+
 class Broken(CloisterError):
     """A signed record is invalid."""
 
@@ -303,6 +329,20 @@ class SealBroken(Broken):
     way_out = "Keep the file as evidence and restore it from a backup, or make a new version of the dataset."
 
 
+class ChannelBroken(Broken):
+    """A message between two parties of a protocol is not the one that was due; the run ended and nothing was output."""
+
+    code = "CLO-305"
+    way_out = "Check both parties' keys, programs and circuits, and run the protocol again from its beginning."
+
+
+class CiphertextRejected(Broken):
+    """A ciphertext, a key or a share is not of the key, group, layout, version or length that was due."""
+
+    code = "CLO-306"
+    way_out = "Compare the keys' fingerprints and the declared layout, then ask the sender for it again."
+
+
 class HubRefused(CloisterError):
     """A hub refuses a user's request. The message depends on the request and on what that user may know."""
 
@@ -320,12 +360,14 @@ class Denied(HubRefused):
     Attributes:
         decision: the number of the decision recorded by the hub; 0 if no policy made it.
         dataset: the name of the dataset whose policy it is.
+        policy: the version of the policy; 0 if no policy decided.
     """
 
     code = "CLO-502"
     way_out = "Read the page behind 'why?'. Lower the spend if a limit says no; else ask the owner for access."
     decision = 0
     dataset = ""
+    policy = 0
 
 
 class NotHere(HubRefused):
@@ -419,6 +461,13 @@ class HubBusy(Unavailable):
 
     code = "CLO-405"
     way_out = "Wait for your other requests to be answered, then try again."
+
+
+class PeerLost(Unavailable):
+    """The other party of a protocol went away or did not answer in time; nothing was output."""
+
+    code = "CLO-406"
+    way_out = "Run the protocol again from its beginning when the other party is there."
 
 
 def catalogue() -> Iterator[type[CloisterError]]:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from cloister.privacy import conversion
 from cloister.privacy.errors import BadInput, BadLoss, LookFailed, OverBudget, RelationMismatch
-from cloister.privacy.ledger import Account
+from cloister.privacy.ledger import Account, Charge
 from cloister.privacy.loss import ROW, Loss, Relation, Unit
 from cloister.privacy.measure import released_text
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism
@@ -167,6 +167,7 @@ def release_steps(
     data_version: str = "",
     source: Source | None = None,
     private: bool = True,
+    charge: Charge | None = None,
 ) -> tuple[T, Receipt]:
     """Carry adaptive steps out under one charge.
 
@@ -176,6 +177,7 @@ def release_steps(
         spend: the loss of all steps together; all of it is charged, used or not.
         request, unit, data_version, source: as in `measure`.
         private: True if every other input of the steps was released privately; stated in the receipt.
+        charge: the charge of exactly this spend and request, if it was reserved before (`Ledger.reserved`).
 
     Privacy: the spend, in the first account's measure, by adaptive composition: the filter refuses steps beyond it. If
         a step fails the charge stands, and the error reveals nothing else. Tested in tests/unit/privacy/test_filter.py.
@@ -184,7 +186,12 @@ def release_steps(
         raise BadInput("steps need an account that pays, and several must count alike: all epsilon or all rho.")
     source = source or SYSTEM
     prices = [account.price(spend) for account in accounts]
-    charge = accounts[0].book.reserve(list(zip(accounts, prices, strict=True)), request)
+    if charge is None:
+        charge = accounts[0].book.reserve(list(zip(accounts, prices, strict=True)), request)
+    elif {line.account: line.loss for line in charge.entry.lines} != {
+        account.rules.key: price for account, price in zip(accounts, prices, strict=True)
+    }:
+        raise BadInput("the charge that was reserved is not the one of these accounts and this spend.")
     charge.look()
     nothing = Loss.nothing(prices[0].measure, prices[0].relation)
     meter = PrivacyFilter(accounts[0], prices[0], source, nothing)

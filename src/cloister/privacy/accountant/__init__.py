@@ -1,6 +1,6 @@
 """Accountants: the total privacy loss of many releases.
 
-    step           a Loss, a mechanism, or a line of a fixed plan (GaussianStep, LaplaceStep)
+    step           a Loss, a mechanism, or a line of a fixed plan (DiscreteGaussianStep, …)
       │ compose
       ▼
     accountant     immutable; one kind of arithmetic
@@ -24,12 +24,13 @@ from cloister.privacy.accountant.additive import PureAccountant, ZcdpAccountant
 from cloister.privacy.accountant.amplification import amplified
 from cloister.privacy.accountant.composition import advanced, parallel, post_processed, sequential
 from cloister.privacy.accountant.contract import Accountant, Step
-from cloister.privacy.accountant.events import GaussianStep, LaplaceStep
+from cloister.privacy.accountant.events import DiscreteGaussianStep, GaussianStep, LaplaceStep
 from cloister.privacy.accountant.pld import DistributionAccountant
 from cloister.privacy.accountant.renyi import RenyiAccountant
 
 __all__ = [
     "Accountant",
+    "DiscreteGaussianStep",
     "DistributionAccountant",
     "GaussianStep",
     "LaplaceStep",

@@ -9,15 +9,15 @@ from cloister.privacy.errors import BadScale, RelationMismatch
 from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.number import Number, rational, show
 
-__all__ = ["GaussianStep", "LaplaceStep"]
+__all__ = ["DiscreteGaussianStep", "GaussianStep", "LaplaceStep"]
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianStep:
     """Gaussian noise on a statistic, possibly of a Poisson sample: one step of DP-SGD.
 
-    This is the continuous law. Noise on a grid has the same rho, but no theorem states that its sampled or distribution
-    price is equal; with sigma of many grid steps the difference is far below any digit that is printed.
+    This is the continuous law, for planning and comparison. Noise that is drawn is discrete: `DiscreteGaussianStep`
+    prices it, and adds to delta what the difference of the two laws can amount to.
 
     Args:
         sigma: standard deviation divided by the L2 sensitivity (the noise multiplier). A sensitivity exists only if
@@ -52,8 +52,65 @@ class GaussianStep:
 
 
 @dataclass(frozen=True, slots=True)
+class DiscreteGaussianStep:
+    """Discrete Gaussian noise on an integer vector, possibly of a Poisson sample: one step of DP-SGD as it is drawn.
+
+    Args:
+        sigma: parameter of the noise on each integer, in grid steps.
+        sensitivity: the L2 norm of a unit's integer vector, at most.
+        coordinates: the number of integers.
+        rate: the probability with which each unit enters the sample.
+
+    Privacy: for add/remove neighbours. `DistributionAccountant` prices the rounded normal law, which sampling
+        amplifies, and adds the distance from it to delta (accountant/rounded_gaussian.py has the proof).
+    """
+
+    sigma: Fraction
+    sensitivity: int
+    coordinates: int
+    rate: Fraction
+
+    def __init__(self, sigma: Number, sensitivity: int, coordinates: int, rate: Number = 1) -> None:
+        for value, name in ((sensitivity, "sensitivity"), (coordinates, "coordinates")):
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 2**62:
+                raise BadScale(f"{name} is a whole number of at least 1, got {value!r:.40}.")
+        exact = rational(sigma, "sigma")
+        _multiplier(exact / sensitivity, "sigma / sensitivity")
+        object.__setattr__(self, "sigma", exact)
+        object.__setattr__(self, "sensitivity", sensitivity)
+        object.__setattr__(self, "coordinates", coordinates)
+        object.__setattr__(self, "rate", sampling_rate(rate))
+
+    @property
+    def relation(self) -> Relation:
+        """Poisson sampling is accounted for units added or removed."""
+        return Relation.ADD_REMOVE
+
+    @property
+    def continuous(self) -> GaussianStep:
+        """The step with normal noise of the same sigma."""
+        return GaussianStep(self.sigma / self.sensitivity, self.rate)
+
+    @property
+    def pure(self) -> None:
+        """Gaussian noise has no pure guarantee."""
+
+    @property
+    def zcdp(self) -> Loss:
+        """rho = sensitivity²/(2 sigma²), exactly (Canonne, Kamath & Steinke 2020, Thm 14); sampling does not reduce it.
+
+        A mixture over samples has at most the largest divergence of its parts.
+        """
+        return Loss("rho", Fraction(self.sensitivity**2) / (2 * self.sigma**2))
+
+    def rdp(self, alpha: float) -> float:
+        """Return alpha rho: no amplification of discrete noise is claimed order by order."""
+        return float(self.zcdp.amount) * alpha * (1 + 2.0**-50)
+
+
+@dataclass(frozen=True, slots=True)
 class LaplaceStep:
-    """Laplace noise on a statistic: the continuous law.
+    """Laplace noise on a statistic: the continuous law, for planning and comparison. It is never drawn.
 
     Integer noise at a sensitivity of few steps costs more in Rényi privacy: compose `DiscreteLaplace` itself then.
 

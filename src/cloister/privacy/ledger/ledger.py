@@ -217,6 +217,25 @@ class Ledger:
             settled = [tables.settlement(entry.number) for entry in entries]
         return any(settlement is None or settlement.kind != "void" for settlement in settled)
 
+    def reserved(self, number: int, request: str) -> Charge:
+        """Return a charge that an earlier process reserved and did not void, so that its work can go on.
+
+        Args:
+            number: the charge's entry.
+            request: the text of its request, the same to the letter.
+
+        Privacy: nothing is charged again, so whoever goes on must release nothing that the charge does not pay for,
+            and nothing twice.
+        """
+        digest = _digest(request)
+        with self._store.reading() as tables:
+            self._reader.follow(tables)
+            entries = [entry for entry in tables.asked(digest) if entry.kind == "reserve" and entry.number == number]
+            settled = [tables.settlement(entry.number) for entry in entries]
+        if len(entries) != 1 or any(settlement is not None and settlement.kind == "void" for settlement in settled):
+            raise ChargeClosed(f"there is no charge {number} of this request in the ledger. Reserve again.")
+        return Charge(entries[0], self._settle)
+
     def _debit(self, page: ChainWriter, account: Account, loss: Loss) -> Line:
         # By ledger and rules: two ledgers may have accounts of equal name and budget, and only one would be charged.
         if account.book is not self or page.balance(account.rules.key).rules != account.rules:
