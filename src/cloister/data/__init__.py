@@ -5,6 +5,7 @@ Read in the order of the work:
     schema      public facts: columns, types, bounds, categories, unit of privacy
     strict_yaml  YAML with the line of every value; the only parser of YAML
     schema_file  schema.yaml to a Schema and back
+    roles       proposals of roles and regulation tags, from names and types
     draft       a draft schema.yaml, from names and types, or for the owner from values
     engines     DuckDB, PostgreSQL and Spark, behind one Protocol
     dialect     the SQL of each engine

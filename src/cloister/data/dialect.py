@@ -15,6 +15,7 @@ from sqlglot import exp
 __all__ = [
     "Family",
     "Dialect",
+    "LONGEST_TEXT",
     "decimals",
     "family",
     "dialect_of",
@@ -100,6 +101,7 @@ def near_zero(value: float) -> float:
     return (value + _TINY) - _TINY
 
 
+LONGEST_TEXT = 1_000_000  # bytes in UTF-8; PostgreSQL fails on a pattern in 128 MiB and TRANSLATE of 256 MiB
 Family = Literal["integer", "wide", "float", "text", "uuid", "boolean", "date", "timestamp", "zoned"]
 
 
@@ -149,12 +151,25 @@ class Dialect:
         """Return a cast that never fails in DuckDB and Spark; in PostgreSQL the caller's CASE makes it safe."""
         return f"{self.cast_word}({x} AS {kind})"
 
+    def held(self, x: str) -> str:
+        """Return text on which no function fails: NULL if it has more than `LONGEST_TEXT` bytes or is not UTF-8.
+
+        The length is tested first: PostgreSQL knows it without reading the text. What DuckDB and PostgreSQL hold is
+        UTF-8 already, where their tables were opened.
+        """
+        word = f"CAST({x} AS {self.string})"
+        length = "STRLEN" if self.dialect == "duckdb" else "OCTET_LENGTH"
+        readable = f"TRY_VALIDATE_UTF8({word})" if self.dialect == "spark" else word
+        return f"CASE WHEN {length}({word}) <= {LONGEST_TEXT} THEN {readable} END"
+
     def trimmed(self, x: str, of: str = " ") -> str:
         """Return text without these characters at its ends; engines disagree about which others are blank."""
         if self.dialect == "duckdb":
             return f"TRIM({x}, '{of}')"
-        # PostgreSQL cannot trim an enumeration value, only its text.
-        return f"TRIM('{of}' FROM {f'CAST({x} AS TEXT)' if self.dialect == 'postgres' else x})"
+        if self.dialect == "postgres":
+            # An enumeration has no text of its own to trim; a pattern needs a collation that compares by bytes.
+            return f"""TRIM('{of}' FROM CAST({x} AS TEXT) COLLATE "C")"""
+        return f"TRIM('{of}' FROM {x})"
 
     def is_like(self, t: str, pattern: str) -> str:
         """Return a condition that a pattern matches the whole text. In Java `$` would accept a trailing line break."""

@@ -11,8 +11,9 @@ from typing import Any
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from cloister.data.engines.engine import Engine
 from cloister.data.schema import UNIT, internal
-from cloister.data.statistics import IN_LIST, Engine, GroupKey, Sums, Value, as_long, named, one_of_values, spread
+from cloister.data.statistics import IN_LIST, GroupKey, Sums, Value, as_long, named, one_of_values, spread
 from cloister.privacy.loss import Relation
 from cloister.privacy.mechanisms import Sensitivity
 

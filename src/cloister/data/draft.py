@@ -1,13 +1,14 @@
 """Draft a schema.yaml: from names and declared types for any user, from values for the owner only."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
 from cloister.data.dialect import Family, dialect_of, family
 from cloister.data.engines.engine import Engine
+from cloister.data.roles import role_of
 from cloister.data.schema import Column, Table, Type
 from cloister.data.schema_file import CONFIRM, FILL_IN, plain, to_yaml
 from cloister.data.tables import open_engine
@@ -21,10 +22,14 @@ _TYPE: dict[str, Type] = {
 }  # fmt: skip
 _IN_TEXT: tuple[Type, ...] = ("integer", "real", "date", "timestamp")  # tried in this order on columns of text
 _FEW = 50
+_NEARLY_ALL = 0.95  # share of distinct values from which text is proposed as an identifier
+_ENOUGH = 20  # values, below which such a share says nothing
 
 
 def draft(source: object) -> str:
     """Return a schema with blanks, from the names and declared types of a file or address.
+
+    Roles and tags are proposed by name. A column that no rule knows has none.
 
     Privacy: reads no value. Columns of a CSV file are text until the schema states another type.
     """
@@ -33,6 +38,9 @@ def draft(source: object) -> str:
 
 def draft_as_owner(source: object) -> str:
     """Return a schema with bounds, categories and `nullable: false` suggested by the values, each marked `confirm`.
+
+    Text with nearly as many distinct values as rows is proposed as an identifier, with a mark too. No value of a column
+    that is proposed as an identifier is shown.
 
     Privacy: for the owner only. Its output comes from the rows, and is public only once the owner confirms it:
     `cloister schema check` refuses the schema until every mark is removed.
@@ -50,6 +58,7 @@ def _drafted(source: object, first_line: str, column: Any) -> str:
     help_text = (
         f"# Replace or remove every '{FILL_IN}'. unit: row, or {{name: patient, max_rows: 8}}; in a table, unit: the\n"
         "# column that names a patient (and remove it from columns), or instead public: true.\n"
+        "# Roles and tags are proposals by name: correct them. A column with role: identifier is used by no query.\n"
     )
     return first_line + help_text + "".join(left_out) + to_yaml({"unit": FILL_IN, "tables": tables})
 
@@ -76,20 +85,41 @@ def _left_out(engine: Engine, table: str) -> Iterator[str]:
 
 def _blank(engine: Engine, table: str, name: str, family: Family) -> dict[str, Any]:
     kind = _TYPE[family]
-    if kind == "boolean":
-        return {"type": kind}
-    return {"type": kind, "categories" if kind == "text" else "bounds": FILL_IN}
+    proposed = _proposed(name, kind)
+    if kind == "boolean" or _is_identifier(proposed):
+        return {"type": kind, **proposed}
+    return {"type": kind, "categories" if kind == "text" else "bounds": FILL_IN, **proposed}
+
+
+def _proposed(name: str, kind: Type) -> dict[str, Any]:
+    """Return the role and tags that the name suggests, as words of a schema; none if no rule knows it."""
+    proposal = role_of(name, kind)
+    if proposal.rule is None:
+        return {}
+    return {"role": proposal.role, **({"tags": list(proposal.tags)} if proposal.tags else {})}
+
+
+def _is_identifier(words: Mapping[str, Any]) -> bool:
+    return words.get("role") == "identifier"
 
 
 def _seen(engine: Engine, table: str, name: str, family: Family) -> dict[str, Any]:
     kind = _kind_of_text(engine, table, name) if family == "text" else _TYPE[family]
-    facts = _values(engine, table, name, kind, family)
+    proposed = _proposed(name, kind)
+    if _is_identifier(proposed):
+        return {"type": kind, **proposed}
     x, rows = _column_of(engine, table, name, kind, family)
-    every, present = _one_row(engine, f"SELECT COUNT(*) AS a, COUNT({x}) AS b {rows}")
-    if not 0 < every == present:
-        return facts
-    # That no value is missing was observed in the rows, like bounds, so it must be confirmed too.
-    return {**{word: fact for word, fact in facts.items() if word != "confirm"}, "nullable": False, "confirm": CONFIRM}
+    every, present, distinct = _one_row(
+        engine, f"SELECT COUNT(*) AS a, COUNT({x}) AS b, COUNT(DISTINCT {x}) AS c {rows}"
+    )
+    if kind == "text" and not proposed and present >= _ENOUGH and distinct >= _NEARLY_ALL * present:
+        return {"type": kind, "role": "identifier", "confirm": CONFIRM}
+    facts = _values(engine, table, name, kind, family)
+    mark = facts.pop("confirm", None)
+    if 0 < every == present:
+        # That no value is missing was observed in the rows, like bounds, so it must be confirmed too.
+        facts, mark = {**facts, "nullable": False}, CONFIRM
+    return {**facts, **proposed, **({} if mark is None else {"confirm": mark})}
 
 
 def _values(engine: Engine, table: str, name: str, kind: Type, family: Family) -> dict[str, Any]:

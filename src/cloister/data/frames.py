@@ -29,7 +29,7 @@ import numpy as np
 from cloister.data.schema import Table
 from cloister.privacy.errors import BadSchema
 
-__all__ = ["from_pandas", "refuse_coarse", "words_of_codes"]
+__all__ = ["decoded", "from_pandas", "refuse_coarse", "words_of_codes"]
 
 _EXACT = 2**53  # below this, distinct integers are distinct doubles
 _TINY = 1e-300  # text closer to zero is zero in every view
@@ -163,6 +163,15 @@ def _categories(series: Any, kind: str) -> Any:
     codes, categories = series.cat.codes.to_numpy(), series.cat.categories
     listed = pa.array([_said_at(categories, at, kind) for at in range(len(categories))], pa.string())
     return pc.take(listed, pa.array(codes, pa.int32(), mask=codes < 0))
+
+
+def decoded(column: Any) -> Any:
+    """Return a chunked column with the values that its dictionary codes stand for; other columns as they are."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        return column
+    return pa.chunked_array([words_of_codes(chunk) for chunk in column.chunks], column.type.value_type)
 
 
 def words_of_codes(column: Any) -> Any:

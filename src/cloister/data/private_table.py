@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 from sqlglot import exp
 
+from cloister.data.engines.engine import Engine
 from cloister.data.schema import UNIT, Column, internal, is_reserved
-from cloister.data.statistics import Engine, GroupKey, Sums, Value
+from cloister.data.statistics import GroupKey, Sums, Value
 from cloister.privacy.errors import BadSchema
 from cloister.privacy.mechanisms import Sensitivity
 
@@ -75,9 +76,23 @@ class PrivateTable:
         places = [[[group_key.name for group_key in every].index(key.name) for key in keys] for keys in sets]
         return self.sums(every, values).run_sets(self.engine, places)
 
-    def chosen(self, names: Sequence[str]) -> "ChosenRows":
-        """Return some columns of the rows themselves."""
-        return ChosenRows(self.rows, tuple(names), self.max_rows, self.secret)
+    def chosen(self, names: Sequence[str], *, unit: bool = False) -> "ChosenRows":
+        """Return some columns of the rows themselves, and with `unit` also that of the unit, which is as secret."""
+        return ChosenRows(self.rows, tuple(names), self.max_rows, self.secret, unit and self.max_rows is not None)
+
+    def portion(self, digit: str) -> "PrivateTable":
+        """Return about a sixteenth of the rows: the units (or rows) whose keyed hash begins with a hexadecimal digit.
+
+        The sixteen portions are disjoint and hold all rows. Rows of one unit are in one portion.
+        """
+        names = [UNIT] if self.max_rows is not None else list(self.columns)
+        hashed = _keyed_hash(self.secret, [exp.column(name, quoted=True) for name in names])
+        first = exp.Substring(this=hashed, start=exp.Literal.number(1), length=exp.Literal.number(1))
+        columns = [exp.column(name, quoted=True) for name in self.columns]
+        rows = exp.select().from_(_named(self.rows.select(*columns), internal("whole")))
+        if self.max_rows is not None:
+            rows = rows.select(exp.column(UNIT, quoted=True))
+        return replace(self, rows=rows.where(exp.EQ(this=first, expression=exp.Literal.string(digit))))
 
     def where(self, condition: exp.Expression) -> "PrivateTable":
         """Return the rows that satisfy a condition on single rows."""
@@ -127,12 +142,14 @@ class ChosenRows:
         rows: as in `PrivateTable`.
         names: the columns that are read.
         most: rows a unit keeps; None where the unit is the row.
+        unit: True if the column of the unit is read too.
     """
 
     rows: exp.Select
     names: tuple[str, ...]
     most: int | None
     secret: str = field(repr=False)
+    unit: bool = False
 
     def sql(self, dialect: str) -> str:
         """Return the statement."""
@@ -140,27 +157,24 @@ class ChosenRows:
         rows = self.rows.select(*(column.copy() for column in columns))
         if self.most is None:
             return rows.sql(dialect=dialect, identify=True)
-        hashed: exp.Expression = exp.Literal.string(self.secret)
-        for column in columns:
-            text = exp.Cast(this=column.copy(), to=exp.DataType.build("TEXT"))
-            filled = exp.Coalesce(this=text, expressions=[exp.Literal.string("~")])
-            hashed = exp.DPipe(this=hashed, expression=exp.DPipe(this=exp.Literal.string("|"), expression=filled))
         # Rows with equal hashes are (almost surely) equal: order them by value, not by their place in the engine.
-        order = [exp.Ordered(this=exp.MD5(this=hashed)), *(exp.Ordered(this=column.copy()) for column in columns)]
+        order = [
+            exp.Ordered(this=_keyed_hash(self.secret, columns)),
+            *(exp.Ordered(this=column.copy()) for column in columns),
+        ]
         row_number = exp.Window(
             this=exp.RowNumber(),
             partition_by=[exp.column(UNIT, quoted=True)],
             order=exp.Order(expressions=order),
         )
+        read = [*columns, *([exp.column(UNIT, quoted=True)] if self.unit else [])]
         numbered = exp.select(
-            *(column.copy() for column in columns), exp.alias_(row_number, internal("place"), quoted=True)
+            *(column.copy() for column in read), exp.alias_(row_number, internal("place"), quoted=True)
         )
         numbered = numbered.from_(_named(rows, internal("in")))
         within = exp.LTE(this=exp.column(internal("place"), quoted=True), expression=exp.Literal.number(self.most))
         query = (
-            exp.select(*(column.copy() for column in columns))
-            .from_(_named(numbered, internal("numbered")))
-            .where(within)
+            exp.select(*(column.copy() for column in read)).from_(_named(numbered, internal("numbered"))).where(within)
         )
         return query.sql(dialect=dialect, identify=True)
 
@@ -170,6 +184,16 @@ class ChosenRows:
         Privacy: reads rows, and returns them unchanged. The caller has charged for it, and adds noise.
         """
         return engine.run(self.sql(engine.dialect))
+
+
+def _keyed_hash(secret: str, columns: Sequence[exp.Expression]) -> exp.Expression:
+    """Return the hash of a secret and the values of some columns."""
+    hashed: exp.Expression = exp.Literal.string(secret)
+    for column in columns:
+        text = exp.Cast(this=column.copy(), to=exp.DataType.build("TEXT"))
+        filled = exp.Coalesce(this=text, expressions=[exp.Literal.string("~")])
+        hashed = exp.DPipe(this=hashed, expression=exp.DPipe(this=exp.Literal.string("|"), expression=filled))
+    return exp.MD5(this=hashed)
 
 
 def _named(query: exp.Query, name: str) -> exp.Subquery:

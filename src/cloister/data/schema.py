@@ -8,6 +8,8 @@
         columns:
           ward: {type: text, categories: [cardiology, surgery]}
           stay_days: {type: integer, bounds: [0, 60]}
+          email: {type: text, role: identifier, tags: [gdpr, hipaa]}      # optional: role, tags and hierarchy
+          zip: {type: text, role: quasi-identifier, hierarchy: zip.csv}   # of a column
           admitted: {type: date, bounds: [2020-01-01, 2026-12-31], nullable: false}
         never: [{ward: maternity, age: {from: 70}}]     # optional: combinations that no row can have
         determines: [ward -> building, 'ward, floor -> nurse']   # optional: functional dependencies
@@ -22,16 +24,24 @@ the bounds are clipped, values outside the categories read as NULL, and a row wi
 out of every query that uses the column. So bounds and categories must be known without looking at the data. Names
 that begin with `_cl_` are reserved and refused. The word `confirm` marks a column whose bounds or categories were
 drafted from values; no source is opened with such a schema until the owner has removed it.
+
+A column may state its `role` for publishing rows: `identifier` (names a person by itself, such as an e-mail address),
+`quasi-identifier` (names one together with others, such as a postcode), `sensitive` (must not be linked to a person,
+such as a diagnosis) or `plain`. `tags` names the regulations it falls under (gdpr, hipaa, pci-dss, ferpa, glba, ccpa,
+or lower-case words of the owner's own), and `hierarchy` a file beside the schema with generalisations of its values.
+A column with `role: identifier` is treated as if it were not listed: no query, model or generator reads it, no hub
+stores it, and no user of a hub sees its name. The other roles and the tags change nothing that a query reads.
 """
 
 import math
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, get_args
 
 from cloister.privacy.errors import BadSchema
@@ -39,11 +49,14 @@ from cloister.privacy.loss import ROW, Unit
 
 __all__ = [
     "RESERVED",
+    "ROLES",
+    "TAGS",
     "TYPES",
     "UNIT",
     "Bound",
     "Column",
     "ForeignKey",
+    "Role",
     "Schema",
     "Table",
     "Type",
@@ -55,6 +68,12 @@ __all__ = [
 Type = Literal["integer", "real", "text", "boolean", "date", "timestamp"]
 Bound = int | float | date | datetime
 TYPES: tuple[Type, ...] = get_args(Type)
+Role = Literal["identifier", "quasi-identifier", "sensitive", "plain"]
+ROLES: tuple[Role, ...] = get_args(Role)
+TAGS = ("gdpr", "hipaa", "pci-dss", "ferpa", "glba", "ccpa")  # known regulations; a schema may have words of its own
+_MOST_TAGS = 20
+_TAG = re.compile("[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_LONGEST_TAG = 40
 RESERVED = "_cl_"
 
 
@@ -90,11 +109,15 @@ class Column:
 
     Attributes:
         name: as the source spells it.
-        type: the type its values are read as, whatever type the source declares.
+        type: the type its values are read as, whatever type the source declares. Text that is not UTF-8 or has more
+            than a million bytes is missing.
         bounds: lower and upper limit of an integer, real, date or timestamp; values beyond are clipped.
         categories: every text or integer accepted; other values read as NULL.
         nullable: if False, rows in which the column reads as NULL are left out.
-        confirmed: False until the owner confirms bounds or categories drafted from values.
+        confirmed: False until the owner confirms bounds, categories or a role drafted from values.
+        role: its role where rows are published; None if the schema does not say.
+        tags: the regulations it falls under, and words of the owner's own.
+        hierarchy: name of a file beside the schema with generalisations of its values. It is not opened here.
     """
 
     name: str
@@ -103,6 +126,9 @@ class Column:
     categories: tuple[str | int, ...] | None = None
     nullable: bool = True
     confirmed: bool = True
+    role: Role | None = None
+    tags: tuple[str, ...] = ()
+    hierarchy: str | None = None
 
     @property
     def limits(self) -> tuple[Bound, Bound] | None:
@@ -115,13 +141,17 @@ class Column:
             yield f"needs a printable name that does not begin with {RESERVED}"
         if self.type not in TYPES:
             yield f"has the type {glimpse(self.type)}. Types are {', '.join(TYPES)}"
-            return
-        if self.bounds is not None and self.categories is not None:
+        elif self.bounds is not None and self.categories is not None:
             yield "has bounds and categories. Keep one of them"
         elif self.bounds is not None:
             yield from self._bounds_problems(self.bounds)
         elif self.categories is not None:
             yield from self._categories_problems(self.categories)
+        if self.role is not None and self.role not in ROLES:
+            yield f"has the role {glimpse(self.role)}. Roles are {', '.join(ROLES)}"
+        yield from self._tags_problems(self.tags)
+        if self.hierarchy is not None and not _is_beside(self.hierarchy):
+            yield "needs hierarchy: file.csv, the name of a file beside the schema or in a folder there, without '..'"
 
     def _bounds_problems(self, bounds: tuple[Bound, Bound]) -> Iterator[str]:
         widest = _LIMITS.get(self.type)
@@ -144,6 +174,15 @@ class Column:
         elif len(set(categories)) < len(categories):
             yield "lists a category twice. Keep one of each"
 
+    def _tags_problems(self, tags: tuple[str, ...]) -> Iterator[str]:
+        if not _is_list(tags) or len(tags) > _MOST_TAGS or not all(map(_is_tag, tags)):
+            yield (
+                f"needs tags: [...], at most {_MOST_TAGS} of {', '.join(TAGS)} or lower-case words of your own, "
+                "such as internal-only"
+            )
+        elif len(set(tags)) < len(tags):
+            yield "lists a tag twice. Keep one of each"
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -151,7 +190,7 @@ class Table:
 
     Attributes:
         name: as the source spells it.
-        columns: those that may be used, by name.
+        columns: those that may be used, by name. Columns with the role identifier are moved to `identifiers`.
         unit: the column that identifies the unit; None in a public table and where the unit is the row.
         max_rows: number of rows of one unit that count here, if fewer than the unit's own limit. For a public table:
             number of its rows that count for one row joined to them, where the unit is the row.
@@ -159,6 +198,8 @@ class Table:
         rows: a public size, not below the true one: for plans, and for the rounding that intervals of sums include.
         never: combinations that no row can have, each as {column: value, list of values, or {from: …, below: …}}.
         determines: columns that determine the value of another: (("ward", "floor"), "nurse").
+        identifiers: columns with the role identifier, by name. What reads `columns` cannot reach them.
+        order: names of all columns in the order of the file, if there are identifiers.
 
     Every synthetic row satisfies `never` and `determines`. Nothing else relies on them.
     """
@@ -171,6 +212,26 @@ class Table:
     rows: int | None = None
     never: tuple[Mapping[str, Any], ...] = ()
     determines: tuple[tuple[tuple[str, ...], str], ...] = ()
+    identifiers: Mapping[str, Column] = field(default_factory=dict)
+    order: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        named = {name: column for name, column in self.columns.items() if column.role == "identifier"}
+        if named:
+            columns = {name: column for name, column in self.columns.items() if name not in named}
+            object.__setattr__(self, "order", (*self.columns, *self.identifiers))
+            object.__setattr__(self, "columns", columns)
+            object.__setattr__(self, "identifiers", {**self.identifiers, **named})
+
+    @property
+    def listed(self) -> dict[str, Column]:
+        """Return every column, identifiers too, in the order of the file."""
+        columns = {**self.identifiers, **self.columns}
+        return {name: columns[name] for name in dict.fromkeys((*self.order, *columns)) if name in columns}
+
+    def without_identifiers(self) -> "Table":
+        """Return the table as its users see it: identifiers are not even named."""
+        return replace(self, identifiers={}, order=()) if self.identifiers else self
 
     def problems(self, unit: Unit) -> Iterator[str]:
         """Yield the problems of the table under this unit, in the order of the file."""
@@ -182,7 +243,7 @@ class Table:
             yield f"names a unit column, but {'is public' if self.public else 'protects rows'}. Remove its unit"
         elif self.unit is None and not self.public and unit != ROW:
             yield f"needs unit: the column that names a {unit.name}; or public: true"
-        elif self.unit in self.columns:
+        elif self.unit in self.listed:
             yield f"lists its unit column {self.unit} among the columns. Remove it there: it names people"
         for word, number in (("max_rows", self.max_rows), ("rows", self.rows)):
             if number is not None and not (_is_a("integer", number) and 0 < number < 2**63):
@@ -202,8 +263,8 @@ class Table:
             elif set(left) & set(decided) or decided.count(right) > 1:
                 yield f"has {right} or what decides it decided twice. Say what decides it in the end, once"
         if not self.columns:
-            yield "needs columns"
-        yield from _same_but_for_case([*self.columns, *([self.unit] if self.unit else [])])
+            yield "needs columns that are not identifiers" if self.identifiers else "needs columns"
+        yield from _same_but_for_case([*self.listed, *([self.unit] if self.unit else [])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +304,10 @@ class Schema:
         if not isinstance(text, str):
             raise BadSchema("the schema is not text. Schema.load reads a dict or a file.")
         schema = _parsed(text, unit, max_bytes)
-        tables = {name: replace(table, columns=dict(table.columns)) for name, table in schema.tables.items()}
+        tables = {
+            name: replace(table, columns=dict(table.columns), identifiers=dict(table.identifiers))
+            for name, table in schema.tables.items()
+        }
         return replace(schema, tables=tables)  # one caller's changes must not reach the next
 
     @staticmethod
@@ -284,6 +348,12 @@ class Schema:
 
         return written(self)
 
+    def without_identifiers(self) -> "Schema":
+        """Return the schema as users other than the owner see it; the same object if it has no identifiers."""
+        if not any(table.identifiers for table in self.tables.values()):
+            return self
+        return replace(self, tables={name: table.without_identifiers() for name, table in self.tables.items()})
+
     def check(self) -> None:
         """Refuse a schema with any problem, or with a mark that its owner has not confirmed.
 
@@ -291,9 +361,9 @@ class Schema:
             BadSchema: with every problem, in order.
         """
         waiting = [
-            f"{table.name}.{column.name}: confirm that its bounds or categories are public, and remove the mark"
+            f"{table.name}.{column.name}: confirm that its {_drafted(column)} are public, and remove the mark"
             for table in self.tables.values()
-            for column in table.columns.values()
+            for column in table.listed.values()
             if not column.confirmed
         ]
         _refuse([*self.problems(), *waiting])
@@ -304,7 +374,7 @@ class Schema:
         messages += [f"tables: {problem}" for problem in _same_but_for_case(list(self.tables))]
         for table in self.tables.values():
             messages += [f"{table.name}: {problem}" for problem in table.problems(self.unit)]
-            for column in table.columns.values():
+            for column in table.listed.values():
                 messages += [f"{table.name}.{column.name}: {problem}" for problem in column.problems()]
         return messages + [
             f"foreign key {key}: {problem}" for key in self.foreign_keys for problem in self._misses(key)
@@ -313,7 +383,9 @@ class Schema:
     def _misses(self, key: ForeignKey) -> Iterator[str]:
         for name, column in ((key.table, key.column), (key.other_table, key.other_column)):
             table = self.tables.get(name)
-            if table is None or not (column in table.columns or column == table.unit):
+            if table is not None and column in table.identifiers:
+                yield f"{name}.{column} is an identifier, and nothing reads it. Use the unit column, or remove the key"
+            elif table is None or not (column in table.columns or column == table.unit):
                 yield f"there is no column {name}.{column} in the schema"
 
 
@@ -349,6 +421,23 @@ def _refuse(problems: Sequence[str]) -> None:
 
 def _is_name(name: object) -> bool:
     return isinstance(name, str) and 0 < len(name) <= 200 and name.isprintable() and not is_reserved(name)
+
+
+def _drafted(column: Column) -> str:
+    """Return what a draft may have taken from the values of a column, for a message."""
+    return "bounds or categories" if column.role is None else "bounds, categories and role"
+
+
+def _is_tag(tag: object) -> bool:
+    return isinstance(tag, str) and len(tag) <= _LONGEST_TAG and _TAG.fullmatch(tag) is not None
+
+
+def _is_beside(name: object) -> bool:
+    """Return True if a name leads to a file in the folder of the schema or below it, on every system."""
+    if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable() or set(name) & set(":\\"):
+        return False
+    path = PurePosixPath(name)
+    return bool(path.name) and not path.is_absolute() and ".." not in path.parts
 
 
 def _is_list(value: object) -> bool:

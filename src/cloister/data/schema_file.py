@@ -36,7 +36,7 @@ _WORDS = {
     "schema": ("unit", "tables", "foreign_keys"),
     "unit": ("name", "max_rows"),
     "table": ("unit", "public", "rows", "max_rows", "columns", "never", "determines"),
-    "column": ("type", "bounds", "categories", "nullable", "confirm"),
+    "column": ("type", "bounds", "categories", "nullable", "role", "tags", "hierarchy", "confirm"),
 }
 
 
@@ -204,7 +204,9 @@ def _column(table: str, name: str, raw: Any, problems: list[str]) -> Column:
         categories = tuple(categories)
     nullable = _truth(f"{label}: nullable", words.get("nullable", True), problems)
     confirmed = words.get("confirm", "confirmed") == "confirmed"
-    return Column(name, kind, bounds, categories, nullable, confirmed)
+    tags = words.get("tags")
+    tags = tuple(tags or ()) if tags is None or isinstance(tags, list | tuple) else tags
+    return Column(name, kind, bounds, categories, nullable, confirmed, words.get("role"), tags, words.get("hierarchy"))
 
 
 def _bound(kind: object, raw: Any) -> Bound:
@@ -247,7 +249,7 @@ def _plain_table(table: Table) -> dict[str, Any]:
         "determines": [f"{', '.join(left)} -> {right}" for left, right in table.determines],
     }
     stated |= {word: listed for word, listed in rules.items() if listed}
-    return stated | {"columns": {name: _plain_column(column) for name, column in table.columns.items()}}
+    return stated | {"columns": {name: _plain_column(column) for name, column in table.listed.items()}}
 
 
 def _plain_column(column: Column) -> dict[str, Any]:
@@ -256,6 +258,9 @@ def _plain_column(column: Column) -> dict[str, Any]:
         "bounds": None if column.bounds is None else plain(column.bounds),
         "categories": None if column.categories is None else list(column.categories),
         "nullable": None if column.nullable else False,
+        "role": column.role,
+        "tags": list(column.tags) or None,
+        "hierarchy": column.hierarchy,
         "confirm": None if column.confirmed else CONFIRM,
     }
     return {word: value for word, value in words.items() if value is not None}

@@ -19,7 +19,7 @@ and no mechanism accepts it with a loss for another relation.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from sqlglot import exp
 
 from cloister.data.dialect import Dialect, as_double, canonical, dialect_of, literal
+from cloister.data.engines.engine import Engine
 from cloister.data.schema import UNIT, internal
 from cloister.privacy.errors import BadBounds, BadSchema
 from cloister.privacy.loss import Relation
@@ -47,17 +48,6 @@ WEIGHT = 2**20  # weight of a whole row where the unit is a person; rows may wei
 _LARGEST = 2**42  # times a weight it fits into 63 bits; the sum of 2^63 such rows has 38 digits
 # Long lists of text are slow to search; groups that are not listed are left out afterwards anyway.
 IN_LIST = 50
-
-
-class Engine(Protocol):
-    """An engine that holds rows."""
-
-    @property
-    def dialect(self) -> str:
-        """Return its SQL dialect."""
-
-    def run(self, sql: str) -> pa.Table:
-        """Run one statement."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from sqlglot import exp
 from cloister.data.dialect import Dialect, Family, decimals, dialect_of, family, is_text
 from cloister.data.engines.arrow import is_dataset, known_to_duckdb
 from cloister.data.engines.engine import Engine
-from cloister.data.frames import from_pandas, refuse_coarse, words_of_codes
+from cloister.data.frames import decoded, from_pandas, refuse_coarse
 from cloister.data.schema import Schema, Table
 from cloister.data.views import readable, unit_families, view, view_text
 from cloister.privacy.errors import BadSchema, BadSource
@@ -347,8 +347,7 @@ def _valid(name: str, column: Any) -> Any:
     import pyarrow.compute as pc
 
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
-    if pa.types.is_dictionary(column.type):
-        column = pa.chunked_array([words_of_codes(chunk) for chunk in column.chunks], column.type.value_type)
+    column = decoded(column)
     if pa.types.is_run_end_encoded(column.type):
         column = pc.run_end_decode(column)
     if known_to_duckdb(name, column.type) != column.type:

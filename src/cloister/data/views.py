@@ -1,16 +1,17 @@
 """Canonical views: every table as its schema describes it, for any cell values.
 
-A view is total: no cell makes it fail. Text that cannot be read as the column's type, NaN, a fraction where an integer
-is required, and a value outside the categories become NULL. Numbers and dates beyond the bounds, infinities, and
-numbers too large for the type become the nearer bound. Empty text becomes NULL, so that CSV files and databases agree.
-Rows without a unit are left out. So no error, type or interval depends on a value, and the three engines return the
-same rows to the last bit. No reader compares a declared type with a constant that this type may not hold: the engine
-would have to cast one of them, and fail on the first row. `open_tables` tries every reader on made-up rows.
+A view is total: no cell makes it fail. Text that cannot be read as the column's type, is not UTF-8 or has more than a
+million bytes, NaN, a fraction where an integer is required, and a value outside the categories become NULL. Numbers
+and dates beyond the bounds, infinities, and numbers too large for the type become the nearer bound. Empty text becomes
+NULL, so that CSV files and databases agree. Rows without a unit are left out. So no error, type or interval depends on
+a value, and the three engines return the same rows to the last bit. No reader compares a declared type with a constant
+that this type may not hold: the engine would have to cast one of them, and fail on the first row. `open_tables` tries
+every reader on made-up rows.
 
-There are two nested steps: *read* turns the declared type into BIGINT, DOUBLE, BOOLEAN, text, DATE or TIMESTAMP
-(numbers that do not fit become the largest that fits); *clip* applies bounds and categories. Numbers in text have at
-most 60 digits on either side of the point and an exponent of three; dates are written 2026-01-31, timestamps
-2026-01-31 12:30:59.999999, optionally with a T between and a Z at the end.
+There are three nested steps: *held* leaves out text on which a function could fail; *read* turns the declared type into
+BIGINT, DOUBLE, BOOLEAN, text, DATE or TIMESTAMP (numbers that do not fit become the largest that fits); *clip* applies
+bounds and categories. Numbers in text have at most 60 digits on either side of the point and an exponent of three;
+dates are written 2026-01-31, timestamps 2026-01-31 12:30:59.999999, optionally with a T between and a Z at the end.
 
 Privacy: a view is built from the schema and the declared types, never from rows, and each of its rows comes from one
 row of the table. People are distinguished by their ids as the engine reads them, exact to the last character.
@@ -291,6 +292,10 @@ def _unit(declared: Family, name: str, as_text: bool, say: Dialect) -> str:
     return _text(integer, say) if as_text else integer
 
 
+def _cell(name: str, declared: Family, say: Dialect) -> str:
+    return say.held(say.name(name)) if declared == "text" else say.name(name)
+
+
 def frame_columns(table: Table, declared: Mapping[str, Family], say: Dialect) -> dict[str, str]:
     """Return the columns of a frame in their types in the schema, as SQL.
 
@@ -305,7 +310,7 @@ def frame_columns(table: Table, declared: Mapping[str, Family], say: Dialect) ->
             if convert is None and family in _READ[column.type]:
                 convert = _READ[column.type][family]
             if convert is not None:
-                expressions[column.name] = convert(say.name(column.name), say)
+                expressions[column.name] = convert(_cell(column.name, family, say), say)
     if table.unit is not None and declared.get(table.unit) in ("integer", "wide", "float"):
         expressions[table.unit] = _unit(declared[table.unit], table.unit, False, say)
     return expressions
@@ -323,9 +328,10 @@ def file_columns(table: Table, declared: Mapping[str, Family], unit_as_text: boo
     """
     expressions = {name: say.name(name) for name in declared}
     for column in table.columns.values():
-        convert = _READ[column.type].get(declared.get(column.name, ""))
-        if convert is not None and convert is not _text:  # text is one type in all files
-            expressions[column.name] = convert(say.name(column.name), say)
+        family = declared.get(column.name)
+        convert = None if family is None else _READ[column.type].get(family)
+        if family is not None and convert is not None and convert is not _text:  # text is one type in all files
+            expressions[column.name] = convert(_cell(column.name, family, say), say)
     if table.unit is not None and declared.get(table.unit) in unit_families():
         expressions[table.unit] = _unit(declared[table.unit], table.unit, unit_as_text, say)
     return expressions
@@ -378,8 +384,26 @@ def view_text(
     if not outer:  # rows without columns, to be counted
         inner = outer = [f"1 AS {say.name(internal('row'))}"]
     alias = say.name(table.name)
-    sql = f"SELECT {', '.join(outer)} FROM (SELECT {', '.join(inner)} FROM {place}) AS {alias}"  # noqa: S608
+    source = _held(table, declared, place, say)
+    sql = f"SELECT {', '.join(outer)} FROM (SELECT {', '.join(inner)} FROM {source}) AS {alias}"  # noqa: S608
     return _without_null(sql, present, alias, say)
+
+
+def _held(table: Table, declared: Mapping[str, Family], place: str, say: Dialect) -> str:
+    """Return the table as a source in which every text can be read; the table itself if it has no such column."""
+    # Text with categories is only compared with them, which fails for no text.
+    listed = {
+        column.name for column in table.columns.values() if column.type == "text" and column.categories is not None
+    }
+    names = [*table.columns, *([] if table.unit is None else [table.unit])]
+    texts = {name for name in names if declared[name] == "text" and name not in listed}
+    if not texts:
+        return place
+    selected = ", ".join(
+        f"{say.held(say.name(name))} AS {say.name(name)}" if name in texts else say.name(name)
+        for name in dict.fromkeys(names)
+    )
+    return f"(SELECT {selected} FROM {place}) AS {say.name(table.name)}"  # noqa: S608
 
 
 def _without_null(sql: str, present: Sequence[str], alias: str, say: Dialect) -> str:

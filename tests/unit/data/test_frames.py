@@ -12,7 +12,7 @@ import pytest
 import cloister as cl
 from cloister.data.schema import Schema
 from cloister.data.tables import open_tables
-from cloister.privacy.errors import BadSchema
+from cloister.privacy.errors import BadSchema, BadSource
 from cloister.query.run import _look
 
 SCHEMA = """
@@ -271,3 +271,22 @@ def test_long_ids_of_a_frame_name_nobody_unless_they_are_declared():
         assert seen(column, {"id": "unit"})["id"][:3] == [None, None, "'5'"]
     for column in (pd.Series([*ids, None], dtype="Int64"), pd.Series([*map(str, ids), None])):
         assert seen(column, {"id": "unit"})["id"][:3] == [repr(str(one)) for one in ids]
+
+
+@pytest.mark.parametrize("codes", [[0, 1, 0], [0, 1, 5], [0, 1, -3]])
+def test_a_dictionary_code_without_a_value_is_missing_in_an_arrow_dataset_too(codes, tmp_path):
+    import pyarrow.dataset as datasets
+    from pyarrow import feather
+
+    words = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), pa.array(["a", "b"]), safe=False)
+    table = pa.table({"id": [1, 2, 3], "x": words})
+    facts = {"unit": {"name": "p", "max_rows": 1}, "tables": {"t": {"unit": "id", "columns": {"x": {"type": "text"}}}}}
+    tables = open_tables(datasets.dataset(table), Schema.load(facts))
+    try:
+        read = tables.engine.run(tables.view("t").sql(tables.engine.dialect)).column("x").to_pylist()
+    finally:
+        tables.close()
+    assert read == [["a", "b"][code] if code in (0, 1) else None for code in codes]
+    feather.write_feather(table, str(tmp_path / "t.feather"), compression="uncompressed")
+    with pytest.raises(BadSource, match="dictionary-encoded"):
+        open_tables(datasets.dataset(tmp_path, format="feather"), Schema.load(facts))

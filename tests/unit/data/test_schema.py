@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import date, datetime
 
 import pytest
@@ -10,8 +11,10 @@ from click.testing import CliRunner
 
 from cloister.cli import main
 from cloister.data import Column, ForeignKey, Schema, Table
+from cloister.data.tables import Tables
 from cloister.privacy.errors import BadSchema
 from cloister.privacy.loss import ROW, Unit
+from cloister.privacy.signing import fingerprint
 
 GOOD = """
 unit: {name: patient, max_rows: 8}
@@ -296,7 +299,8 @@ def test_a_draft_holds_names_and_blanks_and_no_value(tmp_path):
     code, text = run("draft", tmp_path / "visits.csv")
     assert code == 0
     assert "no value was read" in text
-    assert text.count("{type: text, categories: fill in}") == 6
+    assert text.count("{type: text, categories: fill in}") == 4
+    assert text.count("categories: fill in") == 5  # an identifier needs none
     assert not any(value in text for value in ("surgery", "57", "10.5", "2024"))
     (tmp_path / "s.yaml").write_text(text)
     code, text = run("check", tmp_path / "s.yaml")
@@ -320,7 +324,8 @@ def test_an_owners_draft_is_refused_until_every_mark_is_gone(tmp_path):
     text = text.replace("unit: fill in\ntables", "unit: {name: patient, max_rows: 3}\ntables")
     text = text.replace("unit: fill in", "unit: patient")
     (tmp_path / "s.yaml").write_text(text)
-    assert run("check", tmp_path / "s.yaml")[1].count("remove the mark") == 6
+    assert run("check", tmp_path / "s.yaml")[1].count("remove the mark") == 5
+    assert "patient_id" in Schema.load(text).tables["visits"].identifiers
     columns = Schema.load(text).tables["visits"].columns
     assert columns["stay"].bounds == (0, 60)
     assert columns["cost"].bounds == (10.0, 20.0)
@@ -328,7 +333,8 @@ def test_an_owners_draft_is_refused_until_every_mark_is_gone(tmp_path):
     assert columns["admitted"].bounds == (date(2023, 1, 1), date(2024, 12, 31))
     (tmp_path / "s.yaml").write_text(text.replace("confirm: confirm that this is public", "confirm: confirmed"))
     code, text = run("check", tmp_path / "s.yaml")
-    assert (code, "1 tables, 6 columns, protects one patient (at most 3 rows)" in text) == (0, True)
+    assert (code, "1 tables, 5 columns, protects one patient (at most 3 rows)" in text) == (0, True)
+    assert "Identifiers, which no query, model or synthetic table uses: visits.patient_id." in text
 
 
 def test_an_owners_draft_suggests_that_a_column_is_never_missing_where_nothing_is(tmp_path):
@@ -345,3 +351,167 @@ def test_an_owners_draft_suggests_that_a_column_is_never_missing_where_nothing_i
     assert not any(column.confirmed for column in columns.columns.values())
     (tmp_path / "empty.csv").write_text("ward,stay\n")
     assert "nullable" not in run("draft-as-owner", tmp_path / "empty.csv")[1]
+
+
+def test_a_draft_proposes_roles_by_name_and_says_so(tmp_path):
+    (tmp_path / "people.csv").write_text("email,zip,diagnosis,colour\nann@example.org,12345,flu,red\n")
+    text = run("draft", tmp_path / "people.csv")[1]
+    assert "# Roles and tags are proposals by name" in text
+    text = text.replace("unit: fill in\ntables", "unit: row\ntables").replace("    unit: fill in\n", "")
+    table = Schema.load(text.replace("categories: fill in", "nullable: true")).tables["people"]
+    assert {name: column.role for name, column in table.listed.items()} == {
+        "email": "identifier", "zip": "quasi-identifier", "diagnosis": "sensitive", "colour": None,
+    }  # fmt: skip
+    assert table.columns["diagnosis"].tags == ("gdpr",)
+
+
+def test_an_owners_draft_marks_text_that_is_nearly_unique_and_shows_no_value_of_an_identifier(tmp_path):
+    lines = [f"ann{i}@example.org,zz{i},{'ab'[i % 2]},{i}" for i in range(40)]
+    (tmp_path / "people.csv").write_text("email,handle_of,letter,amount\n" + "\n".join(lines) + "\n")
+    text = run("draft-as-owner", tmp_path / "people.csv")[1]
+    table = Schema.load(text.replace("unit: fill in", "unit: row", 1).replace("    unit: fill in\n", "")).tables[
+        "people"
+    ]
+    assert list(table.identifiers) == ["email", "handle_of"]
+    assert table.identifiers["email"].confirmed  # by its name
+    assert not table.identifiers["handle_of"].confirmed  # by its values
+    assert "example.org" not in text
+    assert "zz1" not in text
+    assert table.columns["letter"].categories == ("a", "b")
+    assert table.columns["amount"].role is None
+
+
+# Roles, tags and hierarchies
+
+ROLES = """
+unit: row
+tables:
+  people:
+    columns:
+      zip: {type: text, role: quasi-identifier, tags: [gdpr, hipaa], hierarchy: hierarchies/zip.csv}
+      email: {type: text, role: identifier, tags: [internal-only]}
+      wage: {type: integer, bounds: [0, 9], role: sensitive}
+      colour: {type: text, role: plain}
+      shoe: {type: text}
+"""
+
+
+def test_roles_tags_and_hierarchies_are_read_and_written_back_in_the_order_of_the_file():
+    schema = Schema.load(ROLES)
+    schema.check()
+    table = schema.tables["people"]
+    assert list(table.listed) == ["zip", "email", "wage", "colour", "shoe"]
+    assert table.listed["zip"] == Column("zip", "text", None, None, True, True, "quasi-identifier", ("gdpr", "hipaa"),
+                                         "hierarchies/zip.csv")  # fmt: skip
+    assert [column.role for column in table.listed.values()] == [
+        "quasi-identifier", "identifier", "sensitive", "plain", None,
+    ]  # fmt: skip
+    assert Schema.load(schema.dump()) == schema
+    assert schema.dump() == Schema.load(schema.dump()).dump()
+    assert list(Schema.load(schema.dump()).tables["people"].listed) == list(table.listed)
+
+
+def test_an_identifier_is_not_among_the_columns_however_the_table_is_made():
+    email = Column("email", "text", role="identifier")
+    made = Table("t", {"email": email, "n": Column("n", "integer")})
+    read = Schema.load(ROLES).tables["people"]
+    for table in (made, read, replace(made, max_rows=3), replace(made, columns={"email": email})):
+        assert "email" not in table.columns
+        assert "email" in table.identifiers
+        assert "email" in table.listed
+    assert "email" not in replace(read, columns={"zip": read.columns["zip"]}).columns
+    assert list(read.without_identifiers().listed) == ["zip", "wage", "colour", "shoe"]
+
+
+def test_a_change_of_a_role_changes_a_schema():
+    schema = Schema.load(ROLES)
+    for old, new in (("role: plain", "role: sensitive"), ("role: identifier", "role: plain"), ("gdpr, ", "")):
+        assert Schema.load(ROLES.replace(old, new)) != schema
+    tables = [Tables(None, Schema.load(text), True, {}) for text in (ROLES, ROLES.replace("role: identifier, ", ""))]
+    assert tables[0].identity("people") != tables[1].identity("people")
+
+
+def test_schemas_without_roles_keep_their_text_and_their_digest():
+    schema = Schema.load(GOOD)
+    assert fingerprint(schema.dump()) == "cd9e71f7744162b43004b91c868ffb627962b9430efac7e2a868df1f11bf62eb"
+    digest = "27bf4b12877ae91f40bd7bf5278687916d0625a666c72fb07c738cef7750e435"
+    assert Tables(None, schema, True, {}).identity("visits") == digest
+    assert schema.without_identifiers() is schema
+
+
+def test_problems_of_roles_tags_and_hierarchies_come_in_the_order_of_the_file():
+    text = """
+unit: row
+tables:
+  t:
+    columns:
+      a: {type: text, role: Identifier}
+      b: {type: number, role: identifier}
+      c: {type: text, role: true}
+      d: {type: text, tags: gdpr}
+      e: {type: text, role: identifier, tags: [GDPR]}
+      f: {type: text, tags: [gdpr, gdpr]}
+      g: {type: text, hierarchy: ../secret.csv}
+      h: {type: text, hierarchy: /etc/passwd}
+      i: {type: text, hierarchy: 'C:\\x.csv'}
+      j: {type: text, hierarchy: [a, b]}
+      k: {type: text, hierarchy: ""}
+      l: {type: text, tags: [[gdpr]]}
+      m: {type: text, hierarchy: a/../../b.csv}
+      n: {type: text, roles: identifier}
+      o: {type: text, tags: [MANY]}
+      p: {type: text, role: fill in}
+      z: {type: text, role: sensitive, tags: [], hierarchy: ./z.csv}
+""".replace("MANY", ", ".join(f"w{i}" for i in range(21)))
+    found = problems(text)
+    expected = [
+        ("t.n", "the word 'roles' is unknown"),
+        ("t.p", "fill in role, or remove it"),
+        ("t.a", "has the role 'Identifier'. Roles are identifier, quasi-identifier, sensitive, plain"),
+        ("t.b", "has the type 'number'"),
+        ("t.c", "has the role True"),
+        ("t.d", "needs tags: [...], at most 20 of gdpr, hipaa"),
+        ("t.e", "needs tags"),
+        ("t.f", "lists a tag twice"),
+        *((f"t.{name}", "needs hierarchy: file.csv") for name in "ghijk"),
+        ("t.l", "needs tags"),
+        ("t.m", "needs hierarchy"),
+        ("t.o", "needs tags"),
+    ]
+    assert [line.partition(": ")[0] for line in found] == [place for place, _ in expected]
+    for line, (_, words) in zip(found, expected, strict=True):
+        assert words in line
+    with pytest.raises(BadSchema, match="says twice: role"):
+        Schema.load(ROLES.replace("role: plain", "role: plain, role: identifier"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("      zip:", "      Email: {type: text}\n      zip:", "the names Email and email differ in case only"),
+        ("unit: row", "unit: {name: p, max_rows: 1}", "needs unit"),
+        ("      shoe", "    never: [{email: x}]\n    columns2:\n      shoe", "needs columns of its own in never"),
+        ("      shoe", "    determines: [email -> zip]\n    columns2:\n      shoe", "its own in determines"),
+    ],
+)
+def test_rules_treat_an_identifier_as_if_it_were_not_listed(old, new, words):
+    text = ROLES.replace(old, new, 1).replace("    columns2:\n      shoe: {type: text}\n", "")
+    assert any(words in line for line in problems(text))
+
+
+def test_an_identifier_is_no_key_no_unit_column_and_not_the_only_column():
+    keyed = ROLES + "foreign_keys: [people.email -> people.zip]\n"
+    assert "people.email is an identifier, and nothing reads it" in problems(keyed)[0]
+    named = ROLES.replace("unit: row", "unit: {name: p, max_rows: 1}").replace(
+        "    columns:", "    unit: email\n    columns:"
+    )
+    assert "lists its unit column email among the columns" in problems(named)[0]
+    alone = "unit: row\ntables: {t: {columns: {email: {type: text, role: identifier}}}}\n"
+    assert problems(alone) == ["t: needs columns that are not identifiers"]
+
+
+def test_a_mark_on_an_identifier_is_not_let_through():
+    marked = ROLES.replace("[internal-only]", "[internal-only], confirm: confirm that this is public")
+    assert problems(marked) == [
+        "people.email: confirm that its bounds, categories and role are public, and remove the mark"
+    ]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cloister.data.dialect import dialect_of
+from cloister.data.frames import decoded
 from cloister.data.schema import Table
 from cloister.privacy.errors import BadSource
 
@@ -81,8 +82,11 @@ def parts_of(dataset: Any, facts: Table | None) -> Iterator[Part]:
     if not fragments:  # in memory, or empty
         passed = _all_passed(dataset.schema, facts)
         table = dataset.to_table(columns=list(passed))
-        yield Part(pa.table({name: table.column(name).cast(kind) for name, (kind, _) in passed.items()}), _read(passed))
+        columns = {name: decoded(table.column(name)).cast(kind) for name, (kind, _) in passed.items()}
+        yield Part(pa.table(columns), _read(passed))
         return
+    if dataset.format.default_extname != "parquet":
+        _refuse_codes(dataset.schema, facts)
     alike: dict[str, list[Any]] = {}
     for fragment in fragments:
         kinds = [(field.name, str(field.type)) for field in fragment.physical_schema]
@@ -96,6 +100,18 @@ def parts_of(dataset: Any, facts: Table | None) -> Iterator[Part]:
         }
         fields = pa.schema([(name, kind) for name, (kind, _) in passed.items()])
         yield Part(FileSystemDataset(some, fields, dataset.format, dataset.filesystem), _read(passed))
+
+
+def _refuse_codes(fields: Any, facts: Table | None) -> None:
+    """Refuse dictionary columns of Arrow files: their scan stops at a code without a value."""
+    import pyarrow as pa
+
+    for field in fields:
+        if pa.types.is_dictionary(field.type) and _is_wanted(field.name, facts):
+            raise BadSource(
+                f"the column {field.name:.60} of an Arrow file is dictionary-encoded, and reading stops at a code "
+                "without a value. Save it as Parquet, or as plain values."
+            )
 
 
 def _all_passed(fields: Any, facts: Table | None) -> dict[str, tuple[Any, str]]:

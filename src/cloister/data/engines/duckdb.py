@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from cloister.data.dialect import Dialect, Family, dialect_of, family, is_text
 from cloister.data.engines.arrow import datasets_of, parquet_dataset, parts_of
+from cloister.data.engines.csv_lines import LONGEST_LINE, CsvFile
 from cloister.data.engines.engine import DialectName, failing_quietly
 from cloister.data.schema import Table, internal
 from cloister.data.views import file_columns, frame_columns, readable, unit_families
@@ -51,10 +52,12 @@ _SEAL = (
 _SPILL = "cloister-spill-"
 _SETTLED_S = 60  # a folder younger than this may be about to be locked
 # No line may fail and no inference may depend on rows: everything is text, short lines are padded with NULL, lines that
-# are not text or too long are left out. One thread, because the parallel reader fails on line breaks between quotes.
+# are not text are left out, and longer ones are not there. One thread, because the parallel reader fails on line breaks
+# between quotes.
 _CSV = (
     "auto_detect = false, header = true, quote = '\"', escape = '\"', parallel = false, "
-    "ignore_errors = true, null_padding = true, strict_mode = false"
+    "ignore_errors = true, null_padding = true, strict_mode = false, "
+    f"max_line_size = {LONGEST_LINE + 100_000}, buffer_size = {16 * LONGEST_LINE}"
 )
 # Files of one folder may declare different types: a common one is found. Casts of timestamps, dates and decimals to it
 # may fail, so files that need one are read by Arrow.
@@ -108,25 +111,41 @@ class DuckDB:
         self._paths: list[str] = []
         self._folders: list[str] = []
         self._pinned: list[PinnedFiles] = []
+        self._csv: list[CsvFile] = []
         self._clean_up: Callable[[], object] = lambda: None
         self._empty: Any = None  # made when a statement is first prepared
-        folder = ""
+        self._folder, self._spill, self._owns_files = "", spill, True
         if spill:
-            folder, lock = private_folder()
-            self._clean_up = weakref.finalize(self, remove_private_folder, folder, lock, os.getpid())
+            self._make_folder()
         self._connection = duckdb.connect(":memory:")
-        self._connection.execute(f"SET temp_directory = {self._say.text(folder)}")
+        self._connection.execute(f"SET temp_directory = {self._say.text(self._folder)}")
         self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
         if memory_limit is not None:
             self._connection.execute(f"SET memory_limit = {self._say.text(memory_limit)}")
         if threads is not None:
             self._connection.execute(f"SET threads = {int(threads)}")
 
+    def _make_folder(self) -> None:
+        self._folder, lock = private_folder()
+        self._clean_up = weakref.finalize(self, remove_private_folder, self._folder, lock, os.getpid())
+
     def add_csv(self, name: str, path: Path) -> None:
-        """Add a CSV file. Its first line names the columns and shows the separator; all columns are text."""
+        """Add a CSV file. Its first line names the columns and shows the separator; all columns are text.
+
+        Lines that are too long are left out before the first statement runs, into a copy if there are any.
+        """
         separator, names = _header(path)
+        self._file(path)  # refused if DuckDB would follow its name
+        if not self._folder:
+            self._make_folder()  # holds a link only
+        place = Path(self._folder) / f"{len(self._csv)}.csv{'.gz' * (path.suffix == '.gz')}"
+        self._csv.append(CsvFile(path, separator, place, in_memory=not self._spill))
+        self._folders.append(f"{self._folder}/")  # what the link leads to may change
         columns = ", ".join(f"{self._say.text(column)}: 'VARCHAR'" for column in names)
-        file, option = self._file(path), f"delim = {self._say.text(separator)}, columns = {{{columns}}}, {_CSV}"
+        file, option = (
+            self._file(place, pinned=True),
+            f"delim = {self._say.text(separator)}, columns = {{{columns}}}, {_CSV}",
+        )
         self._add(name, f"SELECT * FROM read_csv({file}, {option})")  # noqa: S608
 
     def add_pinned(self, name: str, table: "PinnedTable", facts: Table | None = None) -> None:
@@ -142,7 +161,7 @@ class DuckDB:
     def add_parquet(self, name: str, path: Path, facts: Table | None = None, *, pinned: bool = False) -> None:
         """Add a Parquet file, or all Parquet files under a folder; with `facts`, only columns that the schema names.
 
-        Files with types at which DuckDB's own reader can fail are read by Arrow.
+        Files with types at which DuckDB's own reader can fail, or with text that may not be UTF-8, are read by Arrow.
         """
         # A file's minimum and maximum exclude NaN and are only its writer's claim. The optimizer would trust them and
         # drop a comparison with a bound beyond them: values would not be clipped.
@@ -157,13 +176,19 @@ class DuckDB:
 
     @failing_quietly("DuckDB")
     def _has_fragile_types(self, source: str, facts: Table | None) -> bool:
-        """Return True if DuckDB's reader casts: milliseconds always, others to the type of another file."""
+        """Return True if DuckDB's reader changes values.
+
+        It casts milliseconds always, and others to the type of another file. Bytes that are not UTF-8 become question
+        marks, so that two ids may become one.
+        """
         kinds: dict[str, set[str]] = {}
         rows = self._connection.execute(_PARQUET_TYPES.format(source)).fetchall()
         for name, kind, unit in rows:
             if kind is not None and (facts is None or name in facts.columns or name == facts.unit):
                 kinds.setdefault(name, set()).add(kind)
                 if "MILLIS=MilliSeconds" in unit or unit == "TIMESTAMP_MILLIS":
+                    return True
+                if kind == "VARCHAR" and _tells_apart(name, facts):
                     return True
         return any(len(some) > 1 and not some <= _SAFELY_CAST for some in kinds.values())
 
@@ -356,6 +381,8 @@ class DuckDB:
             kinds = [statement.type for statement in self._connection.extract_statements(sql)]
             if kinds != [StatementType.SELECT]:
                 raise ValueError("only one SELECT is run at a time")
+            for file in self._csv:
+                file.ready()
             with ThreadPoolExecutor(1) as pool:
                 answer = pool.submit(self._read, sql)
                 try:
@@ -376,6 +403,7 @@ class DuckDB:
         """Return a separate connection to the same tables, under the same limits. Close it before this one."""
         other = copy(self)
         other._lock, other._clean_up, other._empty, other._pinned = threading.Lock(), lambda: None, None, []
+        other._owns_files = False
         other._connection = self._connection.cursor()
         for name, table in self._arrow.items():  # these belong to a connection, views to all
             other._connection.register(name, table)
@@ -390,7 +418,21 @@ class DuckDB:
             self._empty.close()
         for pinned in self._pinned:
             pinned.close()
+        if self._owns_files:
+            for file in self._csv:
+                file.close()
         self._clean_up()
+
+
+def _tells_apart(name: str, facts: Table | None) -> bool:
+    """Return True if texts with a question mark have a meaning of their own in a column.
+
+    They are no number, no date and no boolean, and mostly no category: there, such a text is missing anyway.
+    """
+    column = None if facts is None or name == facts.unit else facts.columns.get(name)
+    if column is None or (column.type == "text" and column.categories is None):
+        return True
+    return column.type == "text" and any("?" in str(category) for category in column.categories or ())
 
 
 def _select(columns: Mapping[str, str], source: str, say: Dialect) -> str:

@@ -1,16 +1,17 @@
 """PostgreSQL: rows stay in the server; statements run in read-only transactions."""
 
 import os
+import re
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from cloister.data.dialect import dialect_of
+from cloister.data.dialect import dialect_of, family
 from cloister.data.engines.engine import DialectName, failing_quietly
 from cloister.data.schema import internal
-from cloister.privacy.errors import MissingExtra
+from cloister.privacy.errors import BadSource, MissingExtra
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,6 +31,20 @@ _COLUMNS = (
     "WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
 )
 _CHECKED = internal("checked")
+# For each encoding of a server the bytes that are no character of UTF-8, in which answers are sent: PostgreSQL would
+# fail on them, after the charge. Checked against PostgreSQL 18 in tests/e2e/test_text_of_engines.py. SQL_ASCII keeps
+# any bytes, and its functions cut characters apart. Other encodings have several bytes for a character.
+_UNREADABLE = {
+    "UTF8": "", "SQL_ASCII": "80-ff",
+    "LATIN1": "", "LATIN2": "", "LATIN3": "a5 ae be c3 d0 e3 f0", "LATIN4": "", "LATIN5": "", "LATIN6": "",
+    "LATIN7": "", "LATIN8": "", "LATIN9": "", "LATIN10": "", "KOI8R": "", "KOI8U": "",
+    "ISO_8859_5": "", "ISO_8859_6": "a1-a3 a5-ab ae-ba bc-be c0 db-df f3-ff", "ISO_8859_7": "ae d2 ff",
+    "ISO_8859_8": "a1 bf-de fb fc ff",
+    "WIN866": "", "WIN874": "81-84 86-90 98-9f db-de fc-ff", "WIN1250": "81 83 88 90 98", "WIN1251": "98",
+    "WIN1252": "81 8d 8f 90 9d", "WIN1253": "81 88 8a 8c-90 98 9a 9c-9f aa d2 ff", "WIN1254": "81 8d-90 9d 9e",
+    "WIN1255": "81 8a 8c-90 9a 9c-9f ca d9-df fb fc ff", "WIN1256": "",
+    "WIN1257": "81 83 88 8a 8c 90 98 9a 9c 9f a1 a5", "WIN1258": "81 8a 8d-90 9a 9d 9e",
+}  # fmt: skip
 
 
 class Postgres:
@@ -37,6 +52,7 @@ class Postgres:
 
     Args:
         address: postgresql://user@host/database; add ?options=-csearch_path%3Dclinic for tables in a schema.
+            Text that its encoding cannot turn into UTF-8 is missing.
         timeout_s: seconds after which the server cancels a statement. If it does not, the connection is dropped soon
             after: a server that accepts and never answers must not block the caller.
     """
@@ -65,6 +81,15 @@ class Postgres:
             self._connection.execute("SET DateStyle = 'ISO, YMD'")
             self._connection.execute(f"SET statement_timeout = {self._timeout_ms}")
             self._connection.execute("SET default_transaction_read_only = on")
+        encoding = self._connection.info.parameter_status("server_encoding") or ""
+        if encoding not in _UNREADABLE:
+            self._connection.close()
+            raise BadSource(
+                f"the database is encoded as {encoding:.60}, which has characters without UTF-8, and reading stops at "
+                "them. Restore it into a database of encoding UTF8."
+            )
+        escaped = re.sub("[0-9a-f]{2}", r"\\x\g<0>", _UNREADABLE[encoding].replace(" ", ""))
+        self._unreadable = f"[{escaped}]" if escaped else ""
 
     @contextmanager
     def _deadline(self) -> Iterator[None]:
@@ -106,8 +131,19 @@ class Postgres:
             return dict(self._ask(_COLUMNS, [self._say.name(table)])[1])
 
     def place(self, table: str) -> str:
-        """Return the quoted name."""
-        return self._say.name(table)
+        """Return the quoted name, or a subquery without the text that the server's encoding cannot turn into UTF-8."""
+        if not self._unreadable:
+            return self._say.name(table)
+        columns = []
+        for name, kind in self.columns(table).items():
+            quoted = self._say.name(name)
+            if family(kind, self._say) == "text":
+                word = self._say.held(quoted)  # a pattern may fail on longer text
+                unreadable = f'{word} COLLATE "C" ~ {self._say.text(self._unreadable)}'
+                quoted = f"CASE WHEN {unreadable} THEN NULL ELSE {word} END AS {quoted}"
+            columns.append(quoted)
+        alias = self._say.name(internal("readable"))
+        return f"(SELECT {', '.join(columns)} FROM {self._say.name(table)}) AS {alias}"  # noqa: S608
 
     def failing(self, table: str, readers: Mapping[str, Callable[[str], str]]) -> list[str]:
         """Return none: the server may be far away. Every type is tried in tests/e2e/test_engines.py."""
