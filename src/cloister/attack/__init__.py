@@ -6,6 +6,7 @@
       events.py        sets of outputs that distinguish two inputs
       intervals.py     bounds that a claim allows and that sample counts prove
       chart.py         picture of an audit
+    audit_one_run.py lower bound on the epsilon of a training function from one run with many canaries
     floating.py      the doubles that textbook noise can reach, and the order in which floats were summed
     differencing.py  two exact averages reveal the person between them
     averaging.py     repeating a query averages the noise away
@@ -18,10 +19,11 @@ Nothing here charges a ledger: an attack runs on synthetic inputs, or on release
 import warnings
 
 from cloister.attack.audit import Audit, Batched, audit
+from cloister.attack.audit_one_run import OneRunAudit, audit_one_run
 from cloister.attack.events import OutputFeature
 from cloister.attack.exact import audit_exact
 
-__all__ = ["Audit", "Batched", "OutputFeature", "audit", "audit_exact"]
+__all__ = ["Audit", "Batched", "OneRunAudit", "OutputFeature", "audit", "audit_exact", "audit_one_run"]
 
 
 def __getattr__(name: str) -> object:

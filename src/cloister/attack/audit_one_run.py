@@ -1,0 +1,163 @@
+"""Audit a training function in one run: many canaries, each a fair coin (Steinke, Nasr & Jagielski 2023).
+
+    coin for each canary ──► train once on those that came in ──► score each canary ──► guess the surest ──► bound
+
+Every canary is a row of its own. A guess is right with probability at most e^epsilon/(1 + e^epsilon) under pure
+privacy, and right guesses exceed a binomial count only as far as delta allows (their Theorem 5.2). So one run with
+hundreds of canaries refutes a claim for which `audit` would train thousands of models. It is weaker for small epsilon,
+and it sees only faults that show in the canaries' own scores: use `audit` on neighbouring tables beside it.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cloister.attack.audit import check_claim
+from cloister.privacy.errors import BadInput, BadNumber, BadProbability
+from cloister.privacy.loss import Loss
+from cloister.privacy.noise import SYSTEM, Source, bernoulli
+from cloister.privacy.number import lower_text
+
+__all__ = ["OneRunAudit", "audit_one_run", "epsilon_from_guesses"]
+
+_DELTAS = 12  # points of a rho's curve that are tried; each at a share of the risk
+
+
+@dataclass(frozen=True, slots=True)
+class OneRunAudit:
+    """The result of an audit in one run.
+
+    Attributes:
+        claim: the loss that was tested.
+        lower_bound: epsilon is at least this at `delta`, with the stated confidence.
+        allowed: the epsilon that the claim allows at `delta`.
+        delta: the claim's delta; for a rho, a point of the curve that it implies.
+        right: right guesses.
+        guesses: all guesses.
+        canaries: the number of canaries.
+        confidence: the chance that `lower_bound` is not above the truth.
+    """
+
+    claim: Loss
+    lower_bound: float
+    allowed: float
+    delta: float
+    right: int
+    guesses: int
+    canaries: int
+    confidence: float
+
+    @property
+    def broken(self) -> bool:
+        """Return True if the claim is refuted."""
+        return self.lower_bound > self.allowed
+
+    @property
+    def verdict(self) -> str:
+        """Return `"broken"` if the claim is false, `"holds"` if this audit did not refute it, which is no proof."""
+        return "broken" if self.broken else "holds"
+
+    def __str__(self) -> str:
+        at = f" at delta {self.delta:.3g}" if self.delta else ""
+        return (
+            f"{self.verdict}: claim {self.claim}: epsilon ≥ {lower_text(self.lower_bound, 4)}, allowed "
+            f"{self.allowed:.4g}{at}\n{self.right} of {self.guesses} guesses right, {self.canaries} canaries, one run, "
+            f"confidence {100 * self.confidence:.10g} %"
+        )
+
+
+def audit_one_run(
+    train: Callable[[NDArray[np.bool_]], Any],
+    score: Callable[[Any], ArrayLike],
+    canaries: int,
+    claim: Loss,
+    *,
+    guesses: int | None = None,
+    confidence: float = 0.95,
+    source: Source | None = None,
+) -> OneRunAudit:
+    """Try to refute the claimed loss of a training function in one run.
+
+    Args:
+        train: trains with the canaries for which its argument is True, beside any fixed rows, and returns the model.
+        score: returns one number for each canary from the model: high for one that it was trained with.
+        canaries: the number of canaries. Each is one unit of the claim, and no other row depends on it.
+        claim: the loss that the training states, for a unit added or removed.
+        guesses: how many canaries are guessed, half of them in and half of them out: those with the highest and the
+            lowest scores. A quarter of them unless given; chosen before the run.
+        confidence: the chance that a true claim survives is at least this.
+        source: the source of the coins.
+
+    Privacy: for use on made-up rows. It charges no ledger, and shows the scores of its canaries.
+
+    >>> from cloister.privacy.loss import epsilon
+    >>> from cloister.privacy.noise import SeededSource
+    >>> leaks = audit_one_run(lambda inside: inside, lambda model: model, 200, epsilon(1), source=SeededSource(1))
+    >>> leaks.verdict, leaks.right
+    ('broken', 50)
+    """
+    check_claim(claim)
+    if isinstance(canaries, bool) or not isinstance(canaries, int) or canaries < 10:
+        raise BadNumber(f"canaries is a whole number of at least 10, got {canaries!r:.40}.")
+    guessed = max(2, canaries // 4) if guesses is None else guesses
+    if isinstance(guessed, bool) or not isinstance(guessed, int) or not 2 <= guessed <= canaries:
+        raise BadNumber(f"guesses is a whole number from 2 to the number of canaries, got {guesses!r:.40}.")
+    if not isinstance(confidence, int | float) or not 0 < confidence < 1:
+        raise BadProbability(f"confidence must lie strictly between 0 and 1, got {confidence!r:.40}. Write 0.99.")
+    inside = np.asarray(bernoulli("1/2", canaries, source or SYSTEM))
+    scores = np.asarray(score(train(inside.copy())), dtype=np.float64)
+    if scores.shape != (canaries,):
+        raise BadInput(f"score returns one number for each of {canaries} canaries, got shape {scores.shape}.")
+    order = np.argsort(scores, kind="stable")
+    low, high = order[: guessed // 2], order[len(order) - (guessed - guessed // 2) :]
+    right = int((~inside[low]).sum() + inside[high].sum())
+    points = _curve(claim)
+    bounds = [
+        epsilon_from_guesses(right, guessed, canaries, delta, 1 - (1 - confidence) / len(points)) for _, delta in points
+    ]
+    best = max(range(len(points)), key=lambda i: bounds[i] - points[i][0])
+    return OneRunAudit(claim, bounds[best], points[best][0], points[best][1], right, guessed, canaries, confidence)
+
+
+def epsilon_from_guesses(right: int, guesses: int, canaries: int, delta: float, confidence: float) -> float:
+    """Return the largest epsilon that so many right guesses refute at this delta and confidence; 0 for none."""
+    low, high = 0.0, 1.0
+    if _chance(right, guesses, canaries, 0.0, delta) > 1 - confidence:
+        return 0.0
+    while high < 64 and _chance(right, guesses, canaries, high, delta) <= 1 - confidence:
+        low, high = high, high * 2
+    for _ in range(50):
+        middle = (low + high) / 2
+        if _chance(right, guesses, canaries, middle, delta) <= 1 - confidence:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _chance(right: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
+    """Return the largest probability of so many right guesses under (epsilon, delta) (Steinke et al., Theorem 5.2).
+
+    Pr[B >= v] + 2 m delta max_i Pr[v - i <= B < v]/i, for B binomial of r trials at e^epsilon/(1 + e^epsilon).
+    """
+    from scipy.stats import binom  # slow to import, and only audits need it
+
+    law = binom(guesses, 1 / (1 + math.exp(-epsilon)))
+    tail = float(law.sf(right - 1))
+    if not delta or not right:
+        return min(tail, 1.0)
+    steps = np.arange(1, right + 1)
+    below = np.cumsum(law.pmf(right - steps))
+    return min(tail + 2 * canaries * delta * float((below / steps).max()), 1.0)
+
+
+def _curve(claim: Loss) -> list[tuple[float, float]]:
+    """Return the (epsilon, delta) pairs that a claim implies."""
+    if claim.measure == "epsilon":
+        return [(float(claim.amount), float(claim.delta))]
+    deltas = [10.0 ** -(i / 2 + 2) for i in range(_DELTAS)]
+    return [(float(claim.as_epsilon(delta).amount), float(claim.delta) + delta) for delta in deltas]
