@@ -1,0 +1,75 @@
+"""A file with one secret key and its public id, which its owner alone can read (mode 0600).
+
+    cloister key 1
+    id 2026
+    5f0c...                             # at least 64 hexadecimal digits
+
+A file of hexadecimal digits only is read, too: it states no id.
+"""
+
+import os
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cloister.privacy.errors import BadName
+
+__all__ = ["KeyFile"]
+
+_HEAD = "cloister key 1"
+_LEAST = 32  # bytes of a key
+_MOST = 4096  # bytes of a file
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFile:
+    """Content of a key file.
+
+    Attributes:
+        key_id: the public name of the key; empty in a file that states none.
+        secret: the key; never printed.
+    """
+
+    key_id: str
+    secret: bytes = field(repr=False)
+
+    def write(self, path: str | Path) -> None:
+        """Write a new file; one that exists is never replaced, since its pseudonyms could not be made again.
+
+        Raises:
+            BadName: there is a file already, or it cannot be written.
+        """
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except OSError as failure:
+            raise BadName(f"the key file cannot be created: {failure.strerror}. Give a path without a file.") from None
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(f"{_HEAD}\nid {self.key_id}\n{self.secret.hex()}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    @staticmethod
+    def read(path: str | Path) -> "KeyFile":
+        """Read a key file.
+
+        Raises:
+            BadName: the file is missing, readable by others, or holds no key.
+        """
+        try:
+            with Path(path).open("rb") as file:
+                mode, content = os.fstat(file.fileno()).st_mode, file.read(_MOST)
+        except OSError as failure:
+            raise BadName(f"the key file cannot be read: {failure.strerror}.") from None
+        if stat.S_IMODE(mode) & 0o077:
+            raise BadName(f"others can read the key file {path}. Run `chmod 600` on it, and consider a new key.")
+        lines = content.decode("ascii", "replace").split("\n")
+        key_id = ""
+        if lines[0] == _HEAD and len(lines) > 2 and lines[1].startswith("id "):
+            key_id, lines = lines[1].removeprefix("id "), lines[2:]
+        try:
+            secret = bytes.fromhex("".join(lines).strip())
+        except ValueError:
+            secret = b""
+        if len(secret) < _LEAST:
+            raise BadName("the key file does not hold at least 64 hexadecimal digits.")
+        return KeyFile(key_id, secret)

@@ -1,0 +1,26 @@
+"""Objects that hold secrets: not printed, not pickled, not copied."""
+
+from typing import NoReturn, SupportsIndex
+
+from cloister.privacy.errors import BadInput
+
+__all__ = ["Secret"]
+
+
+class Secret:
+    """Base class of objects that hold key material or shares.
+
+    A repr appears in logs and tracebacks, and a pickle in caches and between processes: both are places from which
+    secrets leave unnoticed. Classes whose secrets may be stored offer `to_bytes`, a call that can be found by name.
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: not shown>"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise BadInput(
+            f"a {type(self).__name__} holds secrets, so it is neither pickled nor copied. "
+            "Store it sealed through to_bytes(), where it has one."
+        )

@@ -1,0 +1,103 @@
+"""Fresh randomness links nothing, values are exact and within their bounds, an owner's bytes state its own vector."""
+
+import json
+from fractions import Fraction
+
+import gmpy2
+import numpy as np
+import pytest
+
+from cloister.privacy.errors import BadNumber, CiphertextRejected, OutOfRange
+from cloister.privacy.signing import canonical
+from cloister.vault import sharing
+from cloister.vault.paillier import EncryptedVector, FixedPoint, Layout, Levels, linear_combination
+
+from .paillier_key import fixed_key
+
+KEY = fixed_key()
+PUBLIC = KEY.public
+
+
+def symbols(vector):
+    return {gmpy2.jacobi(number, PUBLIC.n) for number in vector.ciphertexts}
+
+
+@pytest.mark.parametrize("randomness", ["fixed-base", "textbook"])
+def test_no_ciphertext_and_no_sum_shows_a_symbol(randomness):
+    layout = Layout(FixedPoint(0, 1), 12, summands=20, packed=False)
+    owners = [EncryptedVector.encrypt([1, 0] * 6, PUBLIC, layout, randomness="textbook") for _ in range(3)]
+    total = linear_combination([1, 2, 3], owners).rerandomise(randomness)
+    # Before, each of these 48 symbols was -1 about half the time.
+    assert [symbols(vector) for vector in (*owners, total)] == [{1}] * 4
+
+
+def test_a_mask_shows_no_symbol():
+    layout = Layout(FixedPoint(0, 1), 12, mask_bits=40, packed=False)
+    vector = EncryptedVector.encrypt([1, 0] * 6, PUBLIC, layout, randomness="textbook")
+    assert symbols(vector.mask()[0]) == {1}
+
+
+def test_a_ciphertext_marked_by_hand_is_neither_read_nor_given_fresh_randomness():
+    layout = Layout(FixedPoint(0, 1), 1)
+    unit = next(number for number in range(2, 99) if gmpy2.jacobi(number, PUBLIC.n) == -1)
+    marked = EncryptedVector(PUBLIC, layout, (gmpy2.powmod(unit, PUBLIC.n, PUBLIC.squared),))
+    with pytest.raises(CiphertextRejected, match="symbol"):
+        EncryptedVector.from_bytes(marked.to_bytes(), PUBLIC, layout)
+    with pytest.raises(CiphertextRejected, match="symbol"):
+        marked.rerandomise()
+    assert KEY.decrypt(marked).tolist() == [0]  # the holder of the key still reads it
+
+
+LONG = [2**63 + 1, -1]
+
+
+def test_integers_of_mixed_length_are_encoded_exactly():
+    assert FixedPoint(-(2**65), 2**65).encode(LONG) == LONG
+    assert FixedPoint(-1, 2**64 - 1).encode([2**64 - 1, -1]) == [2**64 - 1, -1]
+    assert FixedPoint(-(2**65), 2**65, 1).encode([2**53 + 1, 0.5]) == [2**54 + 2, 1]
+    assert Levels(-(2**64), 2**64 - 1, 65).encode(LONG) == [2**64 + 2**63 + 1, 2**64 - 1]
+    layout = Layout(FixedPoint(-(2**64), 2**64), 2, summands=2)
+    vector = EncryptedVector.encrypt(LONG, PUBLIC, layout).add_plain(LONG)
+    assert KEY.decrypt(vector).tolist() == [2**64 + 2, -2]
+
+
+def test_long_public_integers_are_exact_under_sharing():
+    def program(party):
+        number = party.share(0, (2,), -(1 << 60), (1 << 60) + 1, [(1 << 60) + 1, -1] if party.index == 0 else None)
+        return (number - [(1 << 60) + 1, -1]).open().tolist()
+
+    assert sharing.run_parties(program, fraction_bits=0) == [[0, 0]] * 2
+
+
+@pytest.mark.parametrize("values", [[10.5], [-0.5], [-0.001], [Fraction(1001, 100)], np.array([10.25])])
+@pytest.mark.parametrize("fraction_bits", [0, 1])
+def test_a_value_less_than_half_a_unit_outside_is_refused(values, fraction_bits):
+    with pytest.raises(OutOfRange):
+        FixedPoint(0, 10, fraction_bits).encode(values)
+
+
+@pytest.mark.parametrize("values", [[0.4], [Fraction(1, 2)], np.array([3.0, 1.25])])
+def test_a_fraction_is_refused_where_whole_numbers_were_declared(values):
+    with pytest.raises(BadNumber, match="fraction"):
+        FixedPoint(0, 10).encode(values)
+
+
+@pytest.mark.parametrize("noise", [[0.9], ["1"], [float("nan")], [float("inf")], [True], [None], [1.0]])
+def test_noise_is_whole_numbers(noise):
+    layout = Layout(FixedPoint(0, 10), 1, noise_bound=8)
+    vector = EncryptedVector.encrypt([1], PUBLIC, layout)
+    with pytest.raises(BadNumber, match="whole numbers"):
+        vector.add_noise(noise, 3)
+    assert KEY.decrypt(vector.add_noise(np.array([-3]), 3)).tolist() == [-2]
+
+
+@pytest.mark.parametrize("stated", [{"net": "-1"}, {"net": "0"}, {"noise": "50"}, {"masked": True}])
+def test_an_owner_cannot_state_what_only_a_sum_has(stated):
+    layout = Layout(Levels(1000, 1001, 8), 2, summands=3, noise_bound=50)
+    raw = EncryptedVector.encrypt([1000, 1001], PUBLIC, layout).to_bytes()
+    length = int.from_bytes(raw[5:9], "big")
+    head = canonical(json.loads(raw[9 : 9 + length]) | stated)
+    changed = raw[:5] + len(head).to_bytes(4, "big") + head + raw[9 + length :]
+    with pytest.raises(CiphertextRejected, match="owner's vector"):
+        EncryptedVector.from_bytes(changed, PUBLIC, layout)
+    assert EncryptedVector.from_bytes(changed, PUBLIC, layout, summands=None).layout == layout

@@ -1,0 +1,42 @@
+"""Quotients and roots keep their stated error over all declared bounds, not only near 1."""
+
+import numpy as np
+import pytest
+
+from cloister.vault.sharing import divide, run_parties, square_root
+
+PAIRS = [
+    (500_000, 250_000), (3, 700_000), (100_000, 99_999), (60_000, 7), (1_000_000, 1_000_000), (1_000_000, 1),
+    (1, 1_000_000), (-1_000_000, 3), (900_000, -600_001), (0, 5), (5, 0), (-0.000001, -1_000_000), (0.5, 524_288),
+]  # fmt: skip
+
+
+def shared(party, values, bound):
+    return party.share(0, (len(values),), -bound, bound, values if party.index == 0 else None)
+
+
+@pytest.mark.parametrize(("fraction_bits", "bound"), [(20, 1_000_000), (16, 1_000_000), (26, 1_000_000)])
+def test_a_quotient_is_within_its_stated_error(fraction_bits, bound):
+    left, right = np.array(PAIRS, dtype=np.float64).T
+    # At 26 bits a quotient by 1 of a number up to 10^6 needs 46 bits, and the pieces are smaller.
+    found = run_parties(
+        lambda party: divide(shared(party, left, bound), shared(party, right, bound), 1).open(),
+        fraction_bits=fraction_bits,
+    )[0]
+    unit = 2.0**-fraction_bits
+    exact = [np.rint(a / unit) * unit / b if b else 0 for a, b in PAIRS]
+    assert all(abs(got - true) <= abs(true) * 2**-25 + 6 * unit for got, true in zip(found, exact, strict=True))
+
+
+@pytest.mark.parametrize(("fraction_bits", "bound"), [(20, 1_048_576), (26, 1 << 34), (8, 1 << 40), (0, 1 << 60)])
+def test_a_root_is_within_its_stated_error(fraction_bits, bound):
+    values = [1_000_000, 984_523.0, 10_000, 2, 1, 3, 4, 524_287, 0, -7, bound]
+    found = run_parties(lambda party: square_root(shared(party, values, bound), 1).open(), fraction_bits=fraction_bits)
+    unit = 2.0**-fraction_bits
+    for got, value in zip(found[0], values, strict=True):
+        assert abs(got - max(value, 0) ** 0.5) <= max(value, 0) ** 0.5 * 2**-25 + 6 * unit, value
+
+
+def test_a_public_number_is_divided_by_a_shared_one():
+    found = run_parties(lambda party: divide(600_000, shared(party, [300_000.0, -7], 700_000), 1).open())
+    assert np.allclose(found[0], [2, -600_000 / 7], rtol=2**-24, atol=6 * 2**-20)

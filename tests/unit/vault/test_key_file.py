@@ -1,0 +1,38 @@
+"""A key file holds one key and its id, and is never replaced."""
+
+import pytest
+
+from cloister.privacy.errors import BadName
+from cloister.vault.key_file import KeyFile
+
+
+def test_a_key_is_read_back_with_its_id_and_is_not_printed(tmp_path):
+    path = tmp_path / "key"
+    KeyFile("2026", bytes(range(32))).write(path)
+    assert KeyFile.read(path) == KeyFile("2026", bytes(range(32)))
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert bytes(range(32)).hex() not in repr(KeyFile.read(path))
+    with pytest.raises(BadName, match="cannot be created"):
+        KeyFile("2027", bytes(32)).write(path)
+    assert KeyFile.read(path).key_id == "2026"
+
+
+def test_an_older_file_of_digits_is_read_without_an_id(tmp_path):
+    path = tmp_path / "key"
+    path.write_text("ab" * 32 + "\n", encoding="ascii")
+    path.chmod(0o600)
+    assert KeyFile.read(path) == KeyFile("", bytes.fromhex("ab" * 32))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "cloister key 1", "cloister key 1\nid a\nabc", "cloister key 2\nid a\n" + "ab" * 32, "ab"]
+)
+def test_other_files_are_refused(tmp_path, text):
+    path = tmp_path / "key"
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o600)
+    with pytest.raises(BadName, match="64 hexadecimal digits"):
+        KeyFile.read(path)
+    path.chmod(0o644)
+    with pytest.raises(BadName, match="others can read"):
+        KeyFile.read(path)
