@@ -1,0 +1,1 @@
+"""Algorithms that make classes of rows: each takes columns as codes and a requirement."""

@@ -1,0 +1,1 @@
+"""Frequent itemsets, association rules, rule hiding and output downgrading."""

@@ -1,0 +1,1 @@
+"""The report of a release as one page, with its charts."""
