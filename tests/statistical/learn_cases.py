@@ -183,6 +183,16 @@ def _words(spend: Loss, facts: Facts) -> Any:
     return learn.CategoricalNB(spend, categories=lists, classes=facts.classes)
 
 
+def _network(spend: Loss, facts: Facts, kind: str = "NeuralNetworkClassifier", **more: Any) -> Any:
+    """A network without sampling: which rows a lot has is chance of its own, and neighbours differ in it.
+
+    Sampled lots are audited in test_deep_audit.py.
+    """
+    told = {"target_bounds": facts.goal} if kind == "NeuralNetworkRegressor" else {"classes": facts.classes}
+    paid = spend if spend.measure == "rho" else cl.rho("0.1")
+    return getattr(learn, kind)(paid, bounds=facts.bounds, max_iter=2, fill=facts.fill, **told, **more)
+
+
 def _found(kind: str) -> Callable[[Loss, Facts], Any]:
     """Bounds that are bought."""
     if kind in ("LinearRegression", "Ridge"):
@@ -235,6 +245,13 @@ CASES: dict[str, Case] = {
         "number",
         "mixed",
     ),
+    "NeuralNetworkClassifier": Case(_network),
+    "NeuralNetworkClassifier, linear": Case(
+        lambda spend, facts: _network(spend, facts, hidden_layer_sizes=(), rows=8), datasets=False
+    ),
+    "NeuralNetworkRegressor": Case(
+        lambda spend, facts: _network(spend, facts, "NeuralNetworkRegressor", hidden_layer_sizes=(3,)), "number"
+    ),
     "KMeans": Case(
         lambda spend, facts: learn.KMeans(spend, **_scale(facts), n_clusters=2, max_iter=2, fill=facts.fill), "none"
     ),
@@ -262,7 +279,8 @@ CASES: dict[str, Case] = {
     ),
 }
 # They are handed what was released before, or are lessons that show true values.
-NOTHING_TO_REPLAY = {"save", "load", "prepare", "compare"}
+# deep: tests/statistical/test_deep_audit.py
+NOTHING_TO_REPLAY = {"save", "load", "prepare", "compare", "deep", "serve"}
 
 
 # Containers: from a table of cells to what a caller holds. Cells that a container cannot hold are missing in it.

@@ -26,6 +26,7 @@ import numpy as np
 from cloister.lazy import homes
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.payer import Payer
+from cloister.learn.serving.guard import reason_to_refuse
 from cloister.privacy.errors import BadInput, BadName, BadSource, ReceiptRejected, SealBroken, StoreFailed
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import Loss, Unit
@@ -33,12 +34,13 @@ from cloister.privacy.receipt import Receipt
 from cloister.privacy.release import Release
 from cloister.privacy.signing import PublicKey, SigningKey
 
-__all__ = ["load", "pack", "save", "unpack"]
+__all__ = ["foreign_attributes", "is_kept", "load", "pack", "save", "unpack"]
 
 _FORM = b"cloister-model/1\n"
 _PURPOSE = b"cloister model\n"  # signatures of different kinds of text must never be exchangeable
 _MOST_BYTES = 2**30
 _ESTIMATORS = {name: home for name, home in homes("cloister.learn").items() if name[0].isupper()}
+_ESTIMATORS["PATEClassifier"] = "cloister.learn.pate.classifier"
 # Types of released or public values in models; none of them holds rows.
 # Dataclasses that a model may hold: their name in files, which never changes, and their module.
 _KINDS = {
@@ -55,25 +57,38 @@ _KINDS = {
     "learn.least_squares.CoefficientErrors": "learn.linear_model.least_squares.CoefficientErrors",
     "learn.linear_classifier.LinearModel": "learn.linear_model.classifier.LinearModel",
     "learn.naive_bayes._Model": "learn.naive_bayes.gaussian._Model",
+    "learn.pate.LinearStudent": "learn.pate.student.LinearStudent",
     "learn.shapes.Shape": "learn.trees.shapes.Shape",
 }
 _NAMES = {home: name for name, home in _KINDS.items()}
-_NOT_KEPT = ("ledger", "account")
+# Payers, and what PATE learns from and with: the released student does without.
+_NOT_KEPT = ("ledger", "account", "public", "estimator", "student")
 _RETIRED = ("covariance_",)  # attributes in files of earlier versions
 _NO_LESSON = "a model without a receipt is a lesson, and is not kept."
 # Attributes that `fit`, `set_output` or routing sets; tests/unit/learn/test_keep.py compares them with the classes.
 _STATE = frozenset(
     {
         "_axes", "_box", "_errors", "_features", "_forest", "_metadata_request", "_model", "_of_dataset", "_parts",
-        "_seen", "_sklearn_output_config", "_target", "_target_ends", "categories_", "center_errors_", "class_count_",
-        "class_prior_", "classes_", "cluster_centers_", "cluster_sizes_", "coef_", "components_", "curve_", "data_max_",
-        "data_min_", "estimators_", "expected_accuracy_", "expected_accuracy_interval_", "expected_score_",
-        "explained_variance_", "explained_variance_ratio_", "feature_importances_", "feature_log_prob_",
-        "feature_names_in_", "grid_", "intercept_", "loss_", "mean_", "min_", "n_components_", "n_features_in_",
-        "n_iter_", "n_rows_", "ranks_", "scale_", "shapes_", "size_error_", "standard_errors_", "theta_", "tree_",
-        "var_",
+        "_seen", "_shape", "_sklearn_output_config", "_target", "_target_ends", "categories_", "center_errors_",
+        "class_count_", "class_prior_", "classes_", "cluster_centers_", "cluster_sizes_", "coef_", "coefs_",
+        "components_", "curve_", "data_dependent_", "data_max_", "data_min_", "estimators_", "expected_accuracy_",
+        "expected_accuracy_interval_", "expected_score_", "explained_variance_", "explained_variance_ratio_",
+        "feature_importances_", "feature_log_prob_", "feature_names_in_", "grid_", "intercept_", "intercepts_",
+        "labelled_", "labels_", "loss_", "mean_", "min_", "n_components_", "n_features_in_", "n_iter_", "n_layers_",
+        "n_outputs_", "n_rows_", "ranks_", "scale_", "shapes_", "size_error_", "standard_errors_", "student_",
+        "teacher_agreement_", "theta_", "tree_", "var_",
     }
 )  # fmt: skip
+
+
+def is_kept(kind: type) -> bool:
+    """Return True if a file can hold a model of exactly this class."""
+    return _ESTIMATORS.get(kind.__name__) == kind.__module__
+
+
+def foreign_attributes(model: Any) -> list[str]:
+    """Return the attributes of a model that no fit sets."""
+    return sorted(vars(model).keys() - set(model.get_params(deep=False)) - {"release_"} - _STATE)
 
 
 def save(model: Any, path: str | os.PathLike[str], *, key: SigningKey | None = None) -> Path:
@@ -168,15 +183,17 @@ class _Writer:
         if hasattr(model, "steps"):
             return {"pipeline": [[name, self.estimator(step)] for name, step in model.steps]}
         name = type(model).__name__
-        if name not in _ESTIMATORS or type(model).__module__ != _ESTIMATORS[name]:
+        if not is_kept(type(model)):
             if type(model).__module__.startswith("cloister.lessons."):
                 raise BadInput(_NO_LESSON)
-            raise BadInput(f"only models of cloister.learn and pipelines of them are kept, not a {name}.")
+            reason = reason_to_refuse(model)
+            why = "" if reason is None else f" Besides, {reason}"
+            raise BadInput(f"only models of cloister.learn and pipelines of them are kept, not a {name}.{why}")
         parameters = model.get_params(deep=False)
         state = {name: value for name, value in vars(model).items() if name not in parameters and name != "release_"}
         if not state:
             raise BadInput("the model is not fitted: there is nothing to keep.")
-        for foreign in sorted(state.keys() - _STATE):
+        for foreign in foreign_attributes(model):
             raise BadInput(
                 f"the model has {foreign:.60}, which no fit sets. Delete it: nobody knows whether it is public."
             )
@@ -196,7 +213,11 @@ class _Writer:
             release.receipt.verify(self._owner)
         except ReceiptRejected:
             raise BadName("another key signed the model's receipt. Give that of the ledger it was paid from.") from None
-        return {"receipt": release.receipt.text(), "unit": [release.unit.name, release.unit.max_rows]}
+        record = {"receipt": release.receipt.text(), "unit": [release.unit.name, release.unit.max_rows]}
+        charged = Loss.from_json(release.receipt.body["loss"])
+        # A planned release is an (epsilon, delta), which its account counts as the rho that it implies.
+        stated = release.loss.measure != charged.measure and release.loss.as_rho() == charged
+        return {**record, "loss": release.loss.to_json()} if stated else record
 
     def value(self, value: Any) -> Any:
         """Return a JSON value that `_Reader.value` decodes to the same object."""
@@ -206,7 +227,7 @@ class _Writer:
             return self.value(value.item())
         if isinstance(value, np.ndarray):
             return self._array(value)
-        if isinstance(value, list):
+        if isinstance(value, list | range):
             return [self.value(item) for item in value]
         if isinstance(value, tuple):
             return {"tuple": [self.value(item) for item in value]}
@@ -259,7 +280,7 @@ class _Reader:
         body = receipt.body
         return Release(
             value=f"a {name} from a file",
-            loss=Loss.from_json(body["loss"]),
+            loss=Loss.from_json(record.get("loss", body["loss"])),
             unit=Unit(*record["unit"]),
             mechanism=body["mechanism"],
             parameters={},

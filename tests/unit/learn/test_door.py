@@ -13,6 +13,7 @@ from cloister.learn.base.estimator import PrivateEstimator
 from cloister.privacy.errors import MissingExtra
 
 FREE = {"MinMaxScaler", "OneHotEncoder"}
+INNER = "deep"  # a room of its own, behind this one
 
 
 def run(code: str) -> str:
@@ -24,7 +25,7 @@ def test_the_room_is_behind_the_one_door():
     assert set(dir(learn)) == set(learn.__all__) == set(homes("cloister.learn"))
 
 
-@pytest.mark.parametrize("name", learn.__all__)
+@pytest.mark.parametrize("name", [name for name in learn.__all__ if name != INNER])
 def test_every_name_opens_and_is_at_home_where_the_door_says(name):
     found = getattr(learn, name)
     assert found.__module__ == homes("cloister.learn")[name]
@@ -39,7 +40,7 @@ def test_every_model_that_reads_rows_pays(name):
 
 def test_no_file_hides_a_name():
     files = {path.stem for path in Path(learn.__file__).parent.iterdir()}
-    assert not files & set(learn.__all__)
+    assert files & set(learn.__all__) == {INNER}
 
 
 def test_an_unknown_name_is_answered_with_what_there_is():

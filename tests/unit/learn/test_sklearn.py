@@ -73,6 +73,8 @@ CHECKED = {
     "LinearRegression": (TARGET, TARGETS),
     "Ridge": (TARGET, TARGETS),
     "GradientBoostingRegressor": (TARGET, TARGETS),
+    "NeuralNetworkClassifier": (PUBLIC, SCORES),
+    "NeuralNetworkRegressor": (TARGET, TARGETS),
     "KMeans": ({"bounds": (-10, 10), "n_clusters": 3}, CLUSTERS),
     "PCA": ({"bounds": (-10, 10)}, FEATURES),
     "MinMaxScaler": ({"bounds": (-10, 10)}, FEATURES),

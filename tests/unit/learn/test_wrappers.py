@@ -249,6 +249,8 @@ NAMED = {
     "LinearRegression": {"target_bounds": (0, 1)},
     "Ridge": {"target_bounds": (0, 1)},
     "GradientBoostingRegressor": {"target_bounds": (0, 1), "rounds": 2},
+    "NeuralNetworkClassifier": {"classes": [0, 1], "max_iter": 2},
+    "NeuralNetworkRegressor": {"target_bounds": (0, 1), "max_iter": 2},
     "KMeans": {"n_clusters": 2},
     "PCA": {"n_components": 2},
     "MinMaxScaler": {},

@@ -103,7 +103,11 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _train(
-        self, steps: Callable[[PrivacyFilter, BudgetShare], T], data: PrivateData | None = None, asked: str = ""
+        self,
+        steps: Callable[[PrivacyFilter, BudgetShare], T],
+        data: PrivateData | None = None,
+        asked: str = "",
+        planned: Loss | None = None,
     ) -> T:
         """Charge the spend, run the steps, and keep the receipt.
 
@@ -111,13 +115,15 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
             steps: reads rows only inside `meter.release`; returns post-processing of released values.
             data: the Cloister dataset that holds the rows, if any.
             asked: description of the columns that are read, for the ledger.
+            planned: the loss of one planned release (accountant/planned.py), an (epsilon, delta) or a rho, which is
+                charged as it is; the spend as a pure epsilon or a rho unless given.
         """
         _refuse_free_scores()
-        budget = budget_share(self.spend)
+        budget = budget_share(self.spend) if planned is None else BudgetShare(planned)
         if self._meter is not None:
             return self._train_within(self._meter, steps, budget, data)
         source = self._source()
-        accounts, unit, version, label = self._payers(budget.loss, data)
+        accounts, unit, version, label = self._payers(budget.loss if planned is None else planned.as_rho(), data)
         model, receipt = release_steps(
             lambda meter: steps(meter, budget),
             accounts=accounts,
@@ -266,6 +272,7 @@ _ELSEWHERE = {
     "C": "how much a model is shrunk follows from the noise. Leave it out; Ridge has alpha.",
 }
 _ABSENT = {
+    "loss_curve_": "the training loss of private rows is not released.",
     "partial_fit": "every look at rows is paid for, so a fit sees all of them at once: fit on all rows, or a dataset.",
 }
 

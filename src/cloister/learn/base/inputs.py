@@ -206,7 +206,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "data_norm": lambda _name, value: None if value is None else check_norm(value),
     "classes": _check_classes,
     **dict.fromkeys(("bounds", "target_bounds"), _check_bounds),
-    "calibrate": _check_flag,
+    **dict.fromkeys(("calibrate", "progress"), _check_flag),
     **dict.fromkeys(_WHOLE, _check_whole),
     **dict.fromkeys(_REAL, _check_real),
     **dict.fromkeys(("method", "variance", "output_distribution"), _check_word),

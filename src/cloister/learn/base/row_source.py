@@ -15,8 +15,8 @@ protects one row, its budget is the one at which m rows together cost the spend 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,9 @@ from cloister.learn.base.private_data import (
     values_of,
 )
 from cloister.privacy.errors import BadInput, BadSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["ArrayRows", "FetchedTable", "InputRows", "fetch", "fetch_numbers", "keep_input", "read_input"]
 
@@ -121,7 +124,7 @@ class FetchedTable:
 
     dataset: ClassVar[Literal[True]] = True
 
-    data: Any
+    data: PrivateData
     relation: PrivateTable
     features: tuple[str, ...]
     target: str | None
@@ -175,6 +178,11 @@ class FetchedTable:
         )
 
     # Private: called inside a step, after the charge.
+
+    def portion(self, table: "pa.Table") -> "FetchedTable":
+        """Return these columns with some of the rows, which were read as `relation.chosen` returns them."""
+        wanted = self.features if self.target is None else (*self.features, self.target)
+        return replace(self, _read={name: self._array(name, table.column(name)) for name in wanted}, _numbers=None)
 
     def numbers(self) -> Floats:
         """Return numbers unchanged and an indicator for each category; all are 0 for a missing category."""

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
+from cloister.data.private_data import PrivateData
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.frame import Frame, find_box, read_frame, shorten
 from cloister.learn.base.inputs import (
@@ -243,7 +244,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator): 
         scatter, noise = release_matrix(meter, lambda: exact_product(len(look()), cells), reach.matrix, rest.loss)
         return main_directions(scatter * unit**2, noise * unit**2, probe.rows, mean, frame.scale, count)
 
-    def _fit_engine(self, data: Any, features: Sequence[str] | None, table: str | None) -> Self:
+    def _fit_engine(self, data: PrivateData, features: Sequence[str] | None, table: str | None) -> Self:
         if not features:
             raise BadInput("say which columns to look at: fit(ds, features=['age', 'stay_days']).")
         relation = read_relation(data, table, features)

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.data.private_data import PrivateData
 from cloister.learn.base.inputs import (
     check_method,
     is_dataset,
@@ -151,7 +152,9 @@ class MixedNB(BayesClassifier):
         if isinstance(self.bins, bool) or not isinstance(self.bins, int) or not 2 <= self.bins <= 4096:
             raise BadInput("bins is a whole number from 2 to 4096.")
 
-    def _fit_dataset(self, data: Any, target: str | None, features: Sequence[str] | None, table: str | None) -> Self:
+    def _fit_dataset(
+        self, data: PrivateData, target: str | None, features: Sequence[str] | None, table: str | None
+    ) -> Self:
         if target is None or not features or target in features:
             raise BadInput("say what to predict from what: fit(ds, target='readmitted', features=['age', 'ward']).")
         relation = read_relation(data, table, [*features, target])
