@@ -12,8 +12,9 @@ from sqlglot import exp
 from cloister.data.bounds_search import POWERS, bounds_of
 from cloister.data.dialect import as_double, literal
 from cloister.data.distinct import DistinctPairs
+from cloister.data.engines.engine import Engine
 from cloister.data.schema import internal
-from cloister.data.statistics import Engine, GroupKey, Sums, integers
+from cloister.data.statistics import GroupKey, Sums, integers
 from cloister.privacy import conversion
 from cloister.privacy.errors import BadLoss, BadSchema, RelationMismatch
 from cloister.privacy.loss import Loss, Relation, Unit, check_loss
@@ -270,12 +271,12 @@ def keys_sql(rows: SourceRows, term: Expression, unit: Unit, secret: str, dialec
 def find_keys(column: str, spend: Loss, catalog: Catalog, payers: Payers, source: Source | None) -> Release:
     """Find the values of a column that enough people share, and use them as its groups from now on.
 
-    Privacy: the spend.
+    Privacy: the spend. What seeded noise found is returned, marked as not private, and not used.
     """
     check_loss(spend)
     table, name, rows, term = catalog.column(column)
     mechanism = key_finder(spend, catalog.unit, rows.by_row, rows.copies)
-    catalog.engine.prepare(keys_sql(rows, term, catalog.unit, "…", catalog.dialect))
+    catalog.engine.prepare(keys_sql(rows, term, catalog.unit, "...", catalog.dialect))
     release = payers.measure(
         lambda: keys_in(rows, term, catalog.unit, catalog.secret, catalog.engine),
         mechanism,
@@ -285,15 +286,16 @@ def find_keys(column: str, spend: Loss, catalog: Catalog, payers: Payers, source
         source=source,
     )
     values = [value for value, _ in release.value]
-    # All other values form one more group, NULL, so that totals include every row.
-    catalog.keep_column(table, name, replace(term, values=tuple(values), nullable=True, listed=False))
+    if release.private:  # seeded noise is no release: later answers must not rest on it
+        # All other values form one more group, NULL, so that totals include every row.
+        catalog.keep_column(table, name, replace(term, values=tuple(values), nullable=True, listed=False))
     return replace(release, value=values)
 
 
 def find_bounds(column: str, spend: Loss, catalog: Catalog, payers: Payers, source: Source | None) -> Release:
     """Find a range between powers of two that holds nearly all of a column, and clip to it from now on.
 
-    Privacy: the spend.
+    Privacy: the spend. What seeded noise found is returned, marked as not private, and not used.
     """
     check_loss(spend)
     table, name, rows, term = catalog.column(column)
@@ -313,7 +315,8 @@ def find_bounds(column: str, spend: Loss, catalog: Catalog, payers: Payers, sour
         source=source,
     )
     bounds = found_range(counts.value, mechanism)
-    catalog.keep_column(table, name, replace(term, low=bounds.low, high=bounds.high, clipped=False, decimals=None))
+    if counts.private:
+        catalog.keep_column(table, name, replace(term, low=bounds.low, high=bounds.high, clipped=False, decimals=None))
     return replace(counts, value=(bounds.low, bounds.high), standard_error=None, _margin=None)
 
 

@@ -44,8 +44,9 @@ if TYPE_CHECKING:
 __all__ = ["Measurement", "Plan", "as_noise", "make_plan", "plan_question"]
 
 _FEW = 1000  # if at most this many groups can be answered, a plan that finds groups notes it
-# Placeholders for groups that are still to be found, by type. Groups of other types cannot be found.
-_PLACEHOLDERS: Mapping[str, tuple[Any, ...]] = {"text": ("…",), "integer": (0,)}
+# Placeholders for groups that are still to be found, by type. Groups of other types cannot be found. They are ASCII, as
+# the encodings of some servers have no other letters.
+_PLACEHOLDERS: Mapping[str, tuple[Any, ...]] = {"text": ("...",), "integer": (0,)}
 _ABOUT = Fraction("1.0001")  # a release that is worse by less than this is reused
 _CHOSEN = "rows are chosen by noisy numbers: intervals are wider, so that those of all groups hold together"
 
@@ -139,7 +140,7 @@ class Measurement:
         """Return the statement for display, without the secret that chooses pairs."""
         text = self.sums.sql(dialect)
         return (
-            text.replace(self.sums.secret, "…") if isinstance(self.sums, DistinctPairs) and self.sums.secret else text
+            text.replace(self.sums.secret, "...") if isinstance(self.sums, DistinctPairs) and self.sums.secret else text
         )
 
     @property

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from cloister.data.statistics import Engine
+from cloister.data.engines.engine import Engine
 from cloister.privacy.errors import BadLoss, BadProbability, CloisterError, OverBudget, QueryRefused
 from cloister.privacy.ledger import Account
 from cloister.privacy.loss import Loss, check_loss
@@ -101,7 +101,7 @@ def answer_plan(
         plan = _again(plan, catalog, snapshot)
     rehearse(plan)  # its question may have been replaced, or its groups found, since it was made
     terms = [plan.question.groups[find.group].term for find in plan.finds]
-    searches = [keys_sql(plan.question.rows, term, catalog.unit, "…", catalog.dialect) for term in terms]
+    searches = [keys_sql(plan.question.rows, term, catalog.unit, "...", catalog.dialect) for term in terms]
     for statement in (*searches, *plan.statements()):  # one that the engine rejects costs nothing
         catalog.engine.prepare(statement)
     if plan.finds:

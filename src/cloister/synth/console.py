@@ -139,10 +139,10 @@ def _cuts(axis: Axis, column: Column, texts: Sequence[str]) -> list[Any]:
     if column.categories is not None or column.type not in _CUT or column.bounds is None:
         raise BadBounds(f"{column.name} is not cut: it is no number or date between public bounds.")
     low, high = (axis.number(end) for end in column.bounds)
-    places = [axis.number(text) for text in texts]
-    if not all(low <= position <= high for position in places):
+    positions = [axis.number(text) for text in texts]
+    if not all(low <= position <= high for position in positions):
         raise BadBounds(f"a cut of {column.name} is beyond its bounds, {column.bounds[0]} and {column.bounds[1]}.")
-    return [axis.value(position) for position in places]
+    return [axis.value(position) for position in positions]
 
 
 def shared_out(spend: Loss, share: Fraction | None) -> tuple[Loss, Loss | None]:

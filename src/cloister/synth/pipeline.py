@@ -114,8 +114,8 @@ class PipelineRun:
         domain = self.table.domain
         return [
             {
-                "columns": list(domain.words(marginal.places)),
-                "cells": [_labels(domain.modelled[column], marginal.merge(column)) for column in marginal.places],
+                "columns": list(domain.words(marginal.positions)),
+                "cells": [_labels(domain.modelled[column], marginal.merge(column)) for column in marginal.positions],
                 "counts": marginal.counts.tolist(),
                 "standard error": np.asarray(marginal.sigma).tolist(),
                 "why": marginal.why,

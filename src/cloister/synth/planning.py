@@ -180,7 +180,7 @@ class Synthesis:
         rows = []
         single, several = self._parts()
         for column, axis in enumerate(self.domain.modelled if single else ()):
-            size = min(_largest(marginal) for marginal in single if marginal.places == (column,))
+            size = min(_largest(marginal) for marginal in single if marginal.positions == (column,))
             rows.append((f"{axis.name}, {axis.size} cells", self._share(size, axis.size)))
         if several:
             worst = max(map(_largest, several))
@@ -245,10 +245,10 @@ class Synthesis:
 
     def _parts(self) -> tuple[list["NoisyMarginal"], list["NoisyMarginal"]]:
         """Return the one-way marginals, if they are measured, and the rest."""
-        single = [marginal for marginal in self.measured if len(marginal.places) == 1]
-        if {marginal.places for marginal in single} != {(column,) for column in range(len(self.domain.modelled))}:
+        single = [marginal for marginal in self.measured if len(marginal.positions) == 1]
+        if {marginal.positions for marginal in single} != {(column,) for column in range(len(self.domain.modelled))}:
             return [], list(self.measured)
-        return single, [marginal for marginal in self.measured if len(marginal.places) > 1]
+        return single, [marginal for marginal in self.measured if len(marginal.positions) > 1]
 
     def _share(self, sigma: float, cells: int) -> str:
         rows = _HALF_MEAN * sigma * cells

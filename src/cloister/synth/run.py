@@ -20,7 +20,7 @@ from cloister.privacy.noise import SYSTEM, SeededSource, Source
 from cloister.privacy.release import Release
 from cloister.synth.domain.cuts import FINE, PrivateCuts, with_cuts
 from cloister.synth.domain.dependencies import DependentColumn, learn_decided
-from cloister.synth.domain.domain import Domain, Places, check_rows, read_domain
+from cloister.synth.domain.domain import Domain, Positions, check_rows, read_domain
 from cloister.synth.measure.error_estimate import ErrorEstimate
 from cloister.synth.measure.marginals import Measurer, NoisyMarginal, check_noise
 from cloister.synth.model.inference import AnyModel
@@ -53,7 +53,7 @@ class GeneratorResult:
     measured: list[NoisyMarginal]
     chosen: list[str] = field(default_factory=list)
     review: ErrorEstimate | None = None
-    workload: list[Places] = field(default_factory=list)
+    workload: list[Positions] = field(default_factory=list)
     queries: list[MarginalQuery] = field(default_factory=list)
 
 

@@ -176,3 +176,17 @@ def test_few_reports_make_no_heavy_hitter_of_a_value_that_nobody_has():
         reports = mechanism.perturb(values, SeededSource(f"hitters {run}"))
         false += bool(len(mechanism.estimate(mechanism.aggregate(reports)).values))
     assert false <= 2  # one in a thousand is allowed, and 12 in a hundred were shown
+
+
+@pytest.mark.parametrize("named", [[12345], [7, 12345]])
+def test_the_interval_of_a_sketch_holds_whichever_values_are_named(named):
+    held, domain = 0, 2**30
+    for repeat in range(200):
+        sketch = local.CountMeanSketch.for_loss(domain, local.epsilon(6), 31, 8, salt=f"table {repeat}")
+        people = np.full(400, 7)  # a frequent value collides with the one asked about in a quarter of all tables
+        people[:80] = 100 + np.arange(80) * 1_000_003 % (domain - 100)
+        reports = sketch.perturb(people, source=SeededSource(f"sketch {repeat}"))
+        estimate = sketch.estimate(sketch.aggregate(reports), "0.95", values=named)
+        low, high = (end[named.index(12345)] for end in estimate.interval)
+        held += low <= 0.0 <= high
+    assert held >= 0.95 * 200

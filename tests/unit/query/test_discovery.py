@@ -4,8 +4,9 @@ import pyarrow as pa
 import pytest
 
 from cloister.dataset import open as open_dataset
-from cloister.privacy.errors import OverBudget, QueryRefused, WrongMeasure
+from cloister.privacy.errors import CloisterError, OverBudget, QueryRefused, WrongMeasure
 from cloister.privacy.loss import epsilon, rho
+from cloister.privacy.noise import SeededSource
 from cloister.query.analyst import Analyst
 
 SCHEMA = {
@@ -138,6 +139,22 @@ def test_a_bounded_number_whose_values_were_found_has_the_others_as_null(tmp_pat
         assert sum(found[:-1]) == pytest.approx(600, abs=3)
         assert found[-2] > 50  # NULL: whatever was not found
         assert found[-1] == pytest.approx(600, abs=1)
+
+
+def test_what_seeded_noise_found_is_used_by_no_later_answer(tmp_path):
+    table = pa.table({"person": list(range(600)), "city": ["a"] * 600, "year": [1] * 600, "km": [10] * 600})
+    columns = {"km": {"type": "integer"}, "city": {"type": "text"}}
+    schema = {"unit": {"name": "person", "max_rows": 1}, "tables": {"trips": {"unit": "person", "columns": columns}}}
+    with open_dataset({"trips": table}, schema=schema, budget=rho(10**5, delta="0.1"), ledger=tmp_path) as trips:
+        keys = trips.find_keys("city", spend=rho(1, delta="1e-6"), source=SeededSource(7))
+        bounds = trips.find_bounds("km", spend=rho(1), source=SeededSource(7))
+        assert keys.value == ["a"]
+        assert not keys.private
+        assert not bounds.private
+        with pytest.raises(CloisterError):  # as if nothing had been found
+            trips.plan("SELECT SUM(km) AS s FROM trips", spend=rho(1))
+        with pytest.raises(CloisterError):
+            trips.plan("SELECT city, COUNT(*) AS n FROM trips GROUP BY city", spend=rho(1))
 
 
 def test_a_delta_that_no_search_needs_is_not_spent(trips):

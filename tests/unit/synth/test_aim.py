@@ -37,11 +37,11 @@ def opened(folder, rows=TABLE, budget=None, **table):
 def gap(table, columns):
     """Half the L1 distance between the real and the synthetic marginal."""
     real, made = table.domain.encode(TABLE), table.cells()
-    places = [table.domain.names.index(name) for name in columns]
-    shape = [table.domain.axes[place].size for place in places]
+    positions = [table.domain.names.index(name) for name in columns]
+    shape = [table.domain.axes[position].size for position in positions]
     found, true = np.zeros(shape), np.zeros(shape)
-    np.add.at(found, tuple(made[:, place] for place in places), 1 / len(made))
-    np.add.at(true, tuple(real[:, place] for place in places), 1 / len(real))
+    np.add.at(found, tuple(made[:, position] for position in positions), 1 / len(made))
+    np.add.at(true, tuple(real[:, position] for position in positions), 1 / len(real))
     return 0.5 * float(np.abs(found - true).sum())
 
 
@@ -142,14 +142,16 @@ def test_progress_rises_to_the_end(tmp_path):
 def test_coarser_levels_are_made_of_finer_ones(made):
     domain, singles = made.domain, [one for one in made.made.measured if one.why == "every column"]
     resolution = Resolution.of(domain, singles, ROWS, 3.0)
-    for place in range(len(domain.shape)):
-        for finer, coarser in zip(resolution.maps[place], resolution.maps[place][1:], strict=False):
+    for position in range(len(domain.shape)):
+        for finer, coarser in zip(resolution.maps[position], resolution.maps[position][1:], strict=False):
             together = {}
             for one, other in zip(finer.tolist(), coarser.tolist(), strict=True):
                 assert together.setdefault(one, other) == other
-        assert all(np.bincount(groups, parts).round(9).tolist() == [1.0] * (groups.max() + 1)
-                   for groups, parts in zip(resolution.maps[place], resolution.inside[place], strict=True))  # fmt: skip
-        ladder = ladder_of(domain.modelled[place], resolution.base[place], np.ones(resolution.base[place].size))
+        maps = zip(resolution.maps[position], resolution.inside[position], strict=True)
+        assert all(np.bincount(groups, parts).round(9).tolist() == [1.0] * (groups.max() + 1) for groups, parts in maps)
+        ladder = ladder_of(
+            domain.modelled[position], resolution.base[position], np.ones(resolution.base[position].size)
+        )
         assert [groups.max() + 1 <= most for groups, most in zip(ladder, (16, 8, 4, 2), strict=True)] == [True] * 4
 
 

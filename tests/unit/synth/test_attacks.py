@@ -65,8 +65,8 @@ def test_marginals_are_counts_of_rows_and_missing_values_are_a_cell_of_their_own
     with opened(tmp_path, rows, schema) as ds:
         domain, relation = read_domain(ds, bins=5)
         survey = Measurer(domain, relation, None, None)  # type: ignore[arg-type]
-        places = range(len(domain.shape))
-        sets = [(a,) for a in places] + [(a, b) for a in places for b in range(a)]
+        positions = range(len(domain.shape))
+        sets = [(a,) for a in positions] + [(a, b) for a in positions for b in range(a)]
         sets = [tuple(sorted(one)) for one in sets]
         survey.count(sets)
         cells = np.column_stack([axis.place(rows.column(axis.name)) for axis in domain.modelled])
@@ -75,8 +75,8 @@ def test_marginals_are_counts_of_rows_and_missing_values_are_a_cell_of_their_own
         weight = np.ones(len(rows)) if schema is BY_ROW else np.minimum(WEIGHT, 2 * WEIGHT // size) / WEIGHT
         for one in sets:
             inside = (cells[:, list(one)] >= 0).all(axis=1)
-            shape = [domain.shape[place] for place in one]
-            at = np.ravel_multi_index(tuple(cells[inside][:, place] for place in one), shape)
+            shape = [domain.shape[position] for position in one]
+            at = np.ravel_multi_index(tuple(cells[inside][:, position] for position in one), shape)
             expected = np.bincount(at, weight[inside], minlength=math.prod(shape)).reshape(shape)
             # A number that is none is in the last bin for an engine, and in none for a frame.
             assert np.abs(survey.exact(one) - expected).sum() <= 2

@@ -107,7 +107,7 @@ def test_a_cell_that_a_unit_is_first_in_moves_a_distance_by_no_more_than_the_uni
     shape = (1000, 1000)
     chances = random.random(10**6) ** 20
     chances /= chances.sum()
-    asked: Any = SimpleNamespace(at=lambda places, cells: chances[np.ravel_multi_index(cells, shape)] * total)
+    asked: Any = SimpleNamespace(at=lambda positions, cells: chances[np.ravel_multi_index(cells, shape)] * total)
     cells = np.sort(random.choice(10**6, 50, replace=False))
     numbers = random.integers(1, 4, 50)
     for new in random.choice(10**6, 200, replace=False):

@@ -209,8 +209,8 @@ def test_people_with_several_rows_are_protected_as_one_and_a_pure_spend_is_paid_
 
 def test_the_side_file_tells_what_was_paid_and_how_wrong_answers_may_be(table, tmp_path):
     made = table[0]
-    place = made.to_parquet(tmp_path / "rows.parquet")
-    told = json.loads(place.read_text(encoding="utf-8"))
+    position = made.to_parquet(tmp_path / "rows.parquet")
+    told = json.loads(position.read_text(encoding="utf-8"))
     assert isinstance(made, cl.Release)
     assert made.value is made.to_arrow()
     assert told["method"] == made.parameters["method"]

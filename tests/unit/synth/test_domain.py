@@ -67,11 +67,11 @@ def check_open_counts(data, bins):
     survey = Measurer(domain, relation, None, None)  # type: ignore[arg-type]
     sets = [(0,), (1,), (3,), (5,), (6,), (0, 3), (1, 2, 4)]
     survey.count(sets)
-    for places in sets:
-        columns = [domain.names.index(name) for name in domain.words(places)]
-        expected = np.zeros([domain.shape[place] for place in places], dtype=np.int64)
+    for positions in sets:
+        columns = [domain.names.index(name) for name in domain.words(positions)]
+        expected = np.zeros([domain.shape[position] for position in positions], dtype=np.int64)
         np.add.at(expected, tuple(cells[:, column] for column in columns), 1)
-        assert (survey._exact[places].table() == expected).all(), domain.words(places)
+        assert (survey._exact[positions].table() == expected).all(), domain.words(positions)
 
 
 def test_the_engine_counts_the_same_cells_as_the_encoder(tmp_path):
@@ -178,7 +178,7 @@ def test_bins_end_where_never_draws_a_line(tmp_path):
     domain, _ = read_domain(opened(tmp_path, never=[{"ward": "a", "age": {"from": 33}}]), bins=10)
     axis, (zero,) = domain.axis("age"), domain.zeros
     assert 33.0 in (axis.ends or ())
-    assert zero.places == (0, 1)
+    assert zero.positions == (0, 1)
     first = (axis.ends or ()).index(33.0)
     assert not zero.allowed[0, first:].any()
     assert zero.allowed[0, :first].all()
@@ -374,12 +374,12 @@ def test_a_range_that_ends_between_two_whole_numbers_or_days_is_read_alike_every
     column, bins = _STEPPED[name]
     axis, random, low = read_axis(column, bins), np.random.default_rng(1), column.bounds[0]
 
-    def at(place):
+    def at(position):
         """The value, or what is between two values, so many steps from the lower bound."""
         if column.type == "integer":
-            return low + place if place % 1 else low + int(place)
-        start = datetime(low.year, low.month, low.day) + timedelta(days=place)
-        return start if place % 1 else start.date()
+            return low + position if position % 1 else low + int(position)
+        start = datetime(low.year, low.month, low.day) + timedelta(days=position)
+        return start if position % 1 else start.date()
 
     values = pa.array([at(k) for k in range(12)], arrow_types()[column.type])
     cells = axis.place(pa.chunked_array([values]))

@@ -102,6 +102,14 @@ def test_wrong_columns_fail_alone(tables):
     assert {"marginals", "single columns"} <= failed(gated(tables, made))
 
 
+def test_copies_that_lack_a_required_value_are_not_called_private(tables):
+    copies = tables["real"].slice(0, 500)
+    copies = copies.set_column(1, "age", pa.nulls(len(copies), copies.schema.field("age").type))
+    verdict = gated(tables, pa.concat_tables([tables["fresh"], copies]))
+    assert verdict.score.invalid == 500
+    assert not verdict.private
+
+
 def test_rows_that_break_the_schema_fail(tables):
     ages = [None, *tables["fresh"]["age"].to_pylist()[1:]]
     verdict = gated(tables, tables["fresh"].set_column(1, "age", pa.array(ages)))

@@ -1,5 +1,6 @@
 """A synthetic table as whoever is handed it reads it: the same rows, errors and costs, from both kinds of files."""
 
+import io
 import json
 import math
 from datetime import date, datetime
@@ -7,12 +8,13 @@ from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import cloister as cl
 from cloister import synth
 from cloister.data.schema import Schema
-from cloister.privacy.errors import BadSource, ReceiptRejected, SealBroken
+from cloister.privacy.errors import BadSource, CloisterError, ReceiptRejected, SealBroken
 from cloister.synth.console import add_score
 from cloister.synth.output.shared_table import parse_table, pure_of, sign_side
 from cloister.synth.scoring.report.provenance import told_making
@@ -336,3 +338,54 @@ def test_a_receipt_of_another_release_does_not_vouch_for_a_score(data, tmp_path)
         side.write_text(json.dumps(told | {"score": forged | {"settings": settings}}))
         with pytest.raises(ReceiptRejected, match="another release"):
             synth.read_table(tmp_path / "made.parquet").verify(key)
+
+
+def test_rows_with_other_columns_than_the_receipt_do_not_verify(table, data, tmp_path):
+    side = json.loads(table.to_parquet(tmp_path / "made.parquet").read_text())
+    del side["sha256"]
+    names = table.value.column_names
+    others = (
+        table.value.rename_columns(["diagnosis", *names[1:]]),
+        table.value.select(names[1:]),
+        table.value.append_column("diagnosis", pa.array(["a"] * table.value.num_rows)),
+        table.value.select(names[::-1]),
+    )
+    for rows in others:
+        content = io.BytesIO()
+        pq.write_table(rows, content)
+        with pytest.raises(ReceiptRejected, match="other columns"):
+            parse_table(content.getvalue(), json.dumps(side).encode()).verify(data.account.book.key.public)
+
+
+def paths_in(value, path=()):
+    """Every place in a JSON value: of an object's entries, and of a list's first one."""
+    listed = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, inner in listed:
+        yield (*path, key)
+        yield from paths_in(inner, (*path, key))
+
+
+def test_a_damaged_metadata_file_is_refused_in_words(table, data, tmp_path):
+    side = json.loads(table.to_parquet(tmp_path / "made.parquet").read_text())
+    del side["sha256"]
+    content, tried = (tmp_path / "made.parquet").read_bytes(), 0
+    for path in paths_in(side):
+        for wrong in (None, 7, "x", [], {}, [7], {"x": 7}, True, "gone"):
+            changed = json.loads(json.dumps(side))
+            inner = changed
+            for key in path[:-1]:
+                inner = inner[key]
+            if wrong == "gone":
+                del inner[path[-1]]
+            else:
+                inner[path[-1]] = wrong
+            tried += 1
+            try:
+                made = parse_table(content, json.dumps(changed).encode())
+                str(made)
+                made.count()
+                made.error(["code"])
+                made.verify(data.account.book.key.public)
+            except CloisterError:
+                pass
+    assert tried > 500

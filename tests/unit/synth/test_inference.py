@@ -20,21 +20,21 @@ generator = np.random.default_rng(3)
 JOINT = generator.dirichlet(np.full(int(np.prod(SHAPE)), 0.4)).reshape(SHAPE) * 5000
 
 
-def over(joint, places):
-    return joint.sum(axis=tuple(i for i in range(joint.ndim) if i not in places))
+def over(joint, positions):
+    return joint.sum(axis=tuple(i for i in range(joint.ndim) if i not in positions))
 
 
 def exact(sets, sigma=1.0):
-    return [NoisyMarginal(places, over(JOINT, places), sigma) for places in sets]
+    return [NoisyMarginal(positions, over(JOINT, positions), sigma) for positions in sets]
 
 
 def brute(model):
     """The product of all factors over all cells."""
     joint = np.zeros(model.shape)
-    for places, factor in model.factors.items():
-        joint = joint + factor.reshape([model.shape[p] if p in places else 1 for p in range(len(model.shape))])
+    for positions, factor in model.factors.items():
+        joint = joint + factor.reshape([model.shape[p] if p in positions else 1 for p in range(len(model.shape))])
     for zero in model.zeros:
-        sides = [model.shape[p] if p in zero.places else 1 for p in range(len(model.shape))]
+        sides = [model.shape[p] if p in zero.positions else 1 for p in range(len(model.shape))]
         joint = joint + np.where(zero.allowed, 0.0, -np.inf).reshape(sides)
     joint = np.exp(joint - joint.max())
     return joint / joint.sum() * model.total
@@ -42,9 +42,9 @@ def brute(model):
 
 def test_every_set_lies_in_a_clique_and_cliques_run_together():
     tree = junction_tree(SHAPE, SETS)
-    assert all(tree.home(places, SHAPE) >= 0 for places in SETS)
+    assert all(tree.home(positions, SHAPE) >= 0 for positions in SETS)
     for i, (clique, parent, shared) in enumerate(zip(tree.cliques, tree.parents, tree.separators, strict=True)):
-        before = {place for other in tree.cliques[:i] for place in other}
+        before = {position for other in tree.cliques[:i] for position in other}
         # What a clique has in common with all before it, it has in common with its parent.
         assert set(clique) & before == set(shared)
         assert parent < i
@@ -58,14 +58,14 @@ def test_marginals_of_any_columns_agree_with_brute_force(zeros):
     model = fit(SHAPE, exact(SETS), zeros=zeros, steps=40, enough=0)
     joint, asked = brute(model), MarginalOracle(model)
     for size in range(1, len(SHAPE) + 1):
-        for places in combinations(range(len(SHAPE)), size):
-            assert np.allclose(asked.marginal(places), over(joint, places), atol=1e-6), places
+        for positions in combinations(range(len(SHAPE)), size):
+            assert np.allclose(asked.marginal(positions), over(joint, positions), atol=1e-6), positions
 
 
 def test_the_fit_meets_what_was_measured_exactly():
     model = fit(SHAPE, exact(SETS), steps=3000, enough=0)
-    for places in SETS:
-        assert np.abs(model.marginal(places) - over(JOINT, places)).sum() < 5
+    for positions in SETS:
+        assert np.abs(model.marginal(positions) - over(JOINT, positions)).sum() < 5
 
 
 def test_of_all_tables_that_fit_the_model_has_the_greatest_entropy():
@@ -83,15 +83,15 @@ def test_columns_that_nothing_joins_are_independent():
 def test_a_warm_start_begins_where_the_last_fit_ended():
     model = fit(SHAPE, exact(SETS[:3]), steps=300, enough=0)
     again = fit(SHAPE, exact(SETS), start=model, steps=0)
-    for places in SETS[:3]:
-        assert np.allclose(again.marginal(places), model.marginal(places))
+    for positions in SETS[:3]:
+        assert np.allclose(again.marginal(positions), model.marginal(positions))
 
 
 def test_a_fit_ends_where_the_noise_begins():
-    sigma, places = 30.0, (0, 2)
+    sigma, positions = 30.0, (0, 2)
     noisy = [
-        NoisyMarginal(one.places, one.counts + generator.normal(0, sigma, one.counts.shape), sigma)
-        for one in exact([places])
+        NoisyMarginal(one.positions, one.counts + generator.normal(0, sigma, one.counts.shape), sigma)
+        for one in exact([positions])
     ]
     losses = []
     fit(SHAPE, noisy, steps=2000, enough=0.9, watch=lambda step, loss: losses.append(loss))
@@ -135,10 +135,10 @@ def test_the_projection_keeps_the_total_and_no_count_is_negative():
 def test_rows_follow_the_model():
     model = fit(SHAPE, exact(SETS), steps=300, enough=0)
     cells = draw(model, 200_000, np.random.default_rng(1))
-    for places in (*SETS, (0, 4)):
-        found = np.zeros([SHAPE[place] for place in places])
-        np.add.at(found, tuple(cells[:, place] for place in places), 1)
-        assert np.abs(found / 200_000 - model.marginal(places) / model.total).sum() < 0.02
+    for positions in (*SETS, (0, 4)):
+        found = np.zeros([SHAPE[position] for position in positions])
+        np.add.at(found, tuple(cells[:, position] for position in positions), 1)
+        assert np.abs(found / 200_000 - model.marginal(positions) / model.total).sum() < 0.02
 
 
 def test_rows_never_are_what_never_occurs():
@@ -173,7 +173,7 @@ def test_the_size_of_a_question_is_that_of_the_largest_table_it_needs(monkeypatc
     from cloister.synth.model import marginal_oracle
 
     model = fit(SHAPE, exact(SETS), steps=20)
-    for places in [*combinations(range(5), 2), *combinations(range(5), 3), (0, 1, 2, 4)]:
+    for positions in [*combinations(range(5), 2), *combinations(range(5), 3), (0, 1, 2, 4)]:
         asked, sizes = MarginalOracle(model), []
 
         def watched(*given, real=marginal_oracle.einsum, kept=sizes, **how):
@@ -182,8 +182,8 @@ def test_the_size_of_a_question_is_that_of_the_largest_table_it_needs(monkeypatc
             return table
 
         monkeypatch.setattr(marginal_oracle, "einsum", watched)
-        told = asked.cells(places)
-        answer = asked.joint(places)
+        told = asked.cells(positions)
+        answer = asked.joint(positions)
         monkeypatch.undo()
         assert max([answer.size, *sizes]) <= told <= 4 * max([answer.size, *sizes])
 
@@ -191,8 +191,8 @@ def test_the_size_of_a_question_is_that_of_the_largest_table_it_needs(monkeypatc
 def agrees_with_brute_force(model, sets):
     with np.errstate(all="raise", under="ignore"):
         model.beliefs = propagate(model)
-    for places in sets:
-        np.testing.assert_allclose(model.marginal(places), over(brute(model), places), atol=1e-9)
+    for positions in sets:
+        np.testing.assert_allclose(model.marginal(positions), over(brute(model), positions), atol=1e-9)
 
 
 def bare(shape, sets):
@@ -204,8 +204,8 @@ def test_factors_that_no_float_can_multiply_still_make_a_model(scale):
     """Columns that insist on different values: products of what is left would be below the smallest float."""
     for seed in range(60):
         factors, model = np.random.default_rng(seed), bare(SHAPE, SETS)
-        for places in SETS:
-            model.factors[places] = factors.normal(0, scale, [SHAPE[place] for place in places])
+        for positions in SETS:
+            model.factors[positions] = factors.normal(0, scale, [SHAPE[position] for position in positions])
         agrees_with_brute_force(model, SETS)
 
 
@@ -213,10 +213,10 @@ def test_messages_that_vanish_in_a_part_of_the_tree_still_make_a_model():
     """Two leaves insist on different values, so all messages from there are tiny; of these the least likely wins."""
     leaning = {(0, 1): [-500, 0], (1, 2): [0, -300], (2, 3): [0, -437], (2, 4): [-437, 0]}  # by the middle column
     for order in permutations(range(5)):
-        sets = [tuple(sorted(order[place] for place in pair)) for pair in leaning]
+        sets = [tuple(sorted(order[position] for position in pair)) for pair in leaning]
         model = bare((2,) * 5, sets)
-        for (pair, weights), places in zip(leaning.items(), sets, strict=True):
+        for (pair, weights), positions in zip(leaning.items(), sets, strict=True):
             middle = order[pair[1] if pair[0] == 0 else pair[0]]
-            table = np.zeros((2, 2)) + np.reshape(weights, (2, 1) if places[0] == middle else (1, 2))
-            model.factors[places] = table.astype(float)
+            table = np.zeros((2, 2)) + np.reshape(weights, (2, 1) if positions[0] == middle else (1, 2))
+            model.factors[positions] = table.astype(float)
         agrees_with_brute_force(model, sets)

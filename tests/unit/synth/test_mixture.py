@@ -34,11 +34,11 @@ def brute(model: LatentClasses) -> np.ndarray:
     return model.total * joint
 
 
-@pytest.mark.parametrize("places", [one for k in (1, 2, 3) for one in combinations(range(3), k)])
-def test_marginals_are_those_of_all_cells_added_up(places):
+@pytest.mark.parametrize("positions", [one for k in (1, 2, 3) for one in combinations(range(3), k)])
+def test_marginals_are_those_of_all_cells_added_up(positions):
     model = small()
-    others = tuple(place for place in range(3) if place not in places)
-    assert model.marginal(places) == pytest.approx(brute(model).sum(axis=others))
+    others = tuple(position for position in range(3) if position not in positions)
+    assert model.marginal(positions) == pytest.approx(brute(model).sum(axis=others))
 
 
 def test_rows_come_as_often_as_expected_and_break_no_rule():

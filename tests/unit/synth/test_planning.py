@@ -19,7 +19,7 @@ def opened(folder, rows=300, budget=None, schema=SCHEMA):
 
 
 def singles(measured):
-    return {one.places: float(one.sigma) for one in measured if len(one.places) == 1}
+    return {one.positions: float(one.sigma) for one in measured if len(one.positions) == 1}
 
 
 def test_the_noise_of_independent_columns_is_that_of_theory(tmp_path):
@@ -53,7 +53,7 @@ def test_the_plan_of_a_method_that_shares_by_the_number_of_rows_is_that_of_a_tab
         real = synth.aim(data, spend=cl.rho(5), columns=FEW)
     assert singles(real.made.measured) == pytest.approx(singles(made.measured), rel=0.05)
     planned, used = (
-        [float(one.sigma) for one in x if len(one.places) > 1] for x in (made.measured, real.made.measured)
+        [float(one.sigma) for one in x if len(one.positions) > 1] for x in (made.measured, real.made.measured)
     )
     assert max(used) == pytest.approx(max(planned), rel=0.05)
     assert len(used) >= len(planned)  # what there is to find takes more rounds

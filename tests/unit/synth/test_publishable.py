@@ -1,19 +1,22 @@
 """What may be told of a score, and a choice among tables: paid for, close to the truth, and moved little by anybody."""
 
+import json
 import math
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import cloister as cl
 from cloister import synth
 from cloister.data.hospital import SCHEMA, hospital
-from cloister.privacy.errors import BadCandidates, BadInput, BadLoss, NotPrivate, OverBudget
+from cloister.privacy.errors import BadCandidates, BadInput, BadLoss, BadSchema, NotPrivate, OverBudget
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.mechanisms import Exponential, PermuteAndFlip
 from cloister.synth.measure.marginals import Measurer
+from cloister.synth.output.shared_table import sign_side
 from cloister.synth.scoring.negatives import bootstrap, copying, smote
 from cloister.synth.scoring.utility.workload import compare_with, some_pairs
 
@@ -102,6 +105,18 @@ def test_a_missing_spend_or_dataset_is_refused_in_words(ds, call):
         call(visits("real"), visits("fresh"), spend=cl.rho(1))
 
 
+@pytest.mark.parametrize("price", [scored, lambda ds, made, spend: chosen(ds, [made, visits("fresh")], spend=spend)])
+def test_a_table_with_rows_that_the_schema_does_not_know_is_refused_before_the_charge(ds, price):
+    made = visits("fresh")
+    words = pa.array(
+        ["Ward X" if position % 5 == 0 else word for position, word in enumerate(made["ward"].to_pylist())]
+    )
+    odd = made.set_column(made.column_names.index("ward"), "ward", words)
+    with pytest.raises(BadSchema, match="Nothing was spent"):
+        price(ds, odd, spend=cl.rho(1))
+    assert not ds.account.spent.amount
+
+
 def test_only_columns_that_both_have_are_scored(ds):
     found = scored(ds, visits("fresh").select(["ward", "age"]), spend=cl.rho(1))
     assert set(found.columns) == {"ward", "age"}
@@ -114,8 +129,8 @@ def distances(ds, table, rows=1000):
     compared = compare_with(ds, [table], ["ward", "age", "readmitted", "stay_days"], None, 8, True)
     survey = Measurer(compared.domain, compared.relation, None, None)
     count = len(compared.domain.modelled)
-    places = [(i,) for i in range(count)] + some_pairs(count, 200)
-    return np.array([compared.distance(survey, 0, one, rows * survey.parts) for one in places]), survey.most_parts
+    positions = [(i,) for i in range(count)] + some_pairs(count, 200)
+    return np.array([compared.distance(survey, 0, one, rows * survey.parts) for one in positions]), survey.most_parts
 
 
 @pytest.mark.parametrize("schema", [BY_ROW, SCHEMA])
@@ -238,16 +253,31 @@ def test_a_score_of_a_seeded_table_is_not_private_either(ds):
     assert synth.choose(ds, [honest, honest], spend=cl.rho(1)).release.receipt.body["private"] is True
 
 
-def test_a_handed_table_is_scored_if_its_receipt_holds_under_the_ledgers_key(ds, tmp_path):
+def test_a_table_from_a_file_is_scored_if_its_rows_are_signed_or_the_caller_says_that_they_were_released(ds, tmp_path):
     path = tmp_path / "made.parquet"
-    synth.independent(ds, spend=cl.rho(1), rows=100).to_parquet(path)
+    side = synth.independent(ds, spend=cl.rho(1), rows=100).to_parquet(path)
+    before = ds.left
+    for price in (synth.publishable_score, lambda ds, table, **rest: synth.choose(ds, [table, table], **rest)):
+        with pytest.raises(NotPrivate, match="no key of this dataset's ledger signed these rows"):
+            price(ds, synth.read_table(path), spend=cl.rho(1))
+    assert ds.left == before
+    assert synth.publishable_score(ds, synth.read_table(path), spend=cl.rho(1), released=True).release.private
+    metadata = json.loads(side.read_text())
+    del metadata["sha256"]
+    side.write_text(json.dumps(sign_side(metadata, path.read_bytes(), ds.account.book.key)))
     assert synth.publishable_score(ds, synth.read_table(path), spend=cl.rho(1)).release.private
-    stranger = opened(tmp_path, visits("real"), BY_ROW, name="stranger")
-    before = stranger.left
-    with pytest.raises(NotPrivate, match="key of this dataset's ledger"):
-        synth.publishable_score(stranger, synth.read_table(path), spend=cl.rho(1))
-    assert stranger.left == before
-    assert synth.publishable_score(stranger, synth.read_table(path), spend=cl.rho(1), released=True).release.private
+
+
+def test_a_copy_beside_a_genuine_metadata_file_is_not_called_released(ds, tmp_path):
+    made = synth.independent(ds, spend=cl.rho(1), rows=100)
+    side = json.loads(made.to_parquet(tmp_path / "made.parquet").read_text())
+    del side["sha256"]
+    pq.write_table(visits("real").select(made.value.column_names), tmp_path / "copy.parquet")
+    (tmp_path / "copy.parquet.side.json").write_text(json.dumps(side))
+    copy = synth.read_table(tmp_path / "copy.parquet")
+    copy.verify(ds.account.book.key.public)  # the price is genuine: any rows could stand beside it
+    with pytest.raises(NotPrivate, match="vouches for a price, not for rows"):
+        synth.publishable_score(ds, copy, spend=cl.rho(1))
 
 
 LIGHT = {
@@ -312,7 +342,7 @@ def test_a_unit_moves_distances_by_exactly_its_parts_whatever_the_tables_size(tm
             compared = compare_with(ds, [pa.table(made)], None, None, 32, True)
             survey = Measurer(compared.domain, compared.relation, None, None)
             for total in (1, 30 * survey.parts, 2**61):
-                pair.append([compared.distance(survey, 0, places, total) for places in [(0,), (1,), (0, 1)]])
+                pair.append([compared.distance(survey, 0, positions, total) for positions in [(0,), (1,), (0, 1)]])
         moved |= {
             abs(a - b) for one, other in zip(pair[:3], pair[3:], strict=True) for a, b in zip(one, other, strict=True)
         }

@@ -38,12 +38,12 @@ def test_errors_of_more_columns_are_told_as_no_smaller_however_large_the_noise(t
 
 def test_marginals_that_need_huge_tables_are_left_out_and_every_column_is_looked_at():
     class Model:
-        def part_cells(self, places):
-            return 10 ** sum(places)
+        def part_cells(self, positions):
+            return 10 ** sum(positions)
 
     class Domain:
-        def cells(self, places):
-            return 2**63 if places == (0, 1) else 1
+        def cells(self, positions):
+            return 2**63 if positions == (0, 1) else 1
 
     seen = [one for one in error_estimate._looked_at(5) if error_estimate._answerable(one, Model(), Domain())]
     assert seen == [
@@ -54,7 +54,7 @@ def test_marginals_that_need_huge_tables_are_left_out_and_every_column_is_looked
     wide = error_estimate._looked_at(130)
     assert len(wide) <= 130 + 2 * 600 == 1330
     assert len(set(wide)) == len(wide)
-    assert {place for one in wide if len(one) == 2 for place in one} == set(range(130))
+    assert {position for one in wide if len(one) == 2 for position in one} == set(range(130))
 
 
 def test_one_column_that_is_far_off_is_not_told_as_the_mean_of_all(tmp_path):
@@ -63,8 +63,8 @@ def test_one_column_that_is_far_off_is_not_told_as_the_mean_of_all(tmp_path):
     for spend in ("0.01", "1"):
         made = synth.ron_gauss(ds, spend=cl.rho(spend), rows=2000, bins=16, random_state=spend)
         cells = made.domain.encode(rows)
-        for place, axis in enumerate(made.domain.modelled):
+        for position, axis in enumerate(made.domain.modelled):
             real = np.bincount(cells[:, made.domain.names.index(axis.name)], minlength=axis.size) / len(rows)
-            model = made.made.model.asked().marginal((place,))
+            model = made.made.model.asked().marginal((position,))
             off = 0.5 * float(np.abs(real - model / model.sum()).sum())
             assert off < 1.5 * made.error([axis.name]).error, (spend, axis.name)

@@ -84,9 +84,9 @@ def test_bins_are_those_that_an_engine_cuts(tables, tmp_path):
     survey = Measurer(domain, relation, None, None)
     table = only_table(Schema.load(VISITS), None)
     rows = read_rows(tables["real"], table, sides_of(table, None, 32))
-    for place in range(len(domain.modelled)):
-        exact = survey.exact((place,))
-        assert np.bincount(rows.codes[:, place], minlength=len(exact))[: len(exact)].tolist() == exact.tolist()
+    for position in range(len(domain.modelled)):
+        exact = survey.exact((position,))
+        assert np.bincount(rows.codes[:, position], minlength=len(exact))[: len(exact)].tolist() == exact.tolist()
 
 
 def test_half_l1_by_hand():
@@ -392,8 +392,8 @@ def test_a_classical_set_is_learned_from_a_bootstrap_of_itself():
     random = np.random.default_rng(0)
     order = random.permutation(len(data.target))
 
-    def part(places):
-        return pa.table({**{n: data.data[places, i] for i, n in enumerate(names)}, "y": data.target[places] == 1})
+    def part(positions):
+        return pa.table({**{n: data.data[positions, i] for i, n in enumerate(names)}, "y": data.target[positions] == 1})
 
     real, held = part(order[:400]), part(order[400:])
     found = synth.score(real, real.take(random.integers(400, size=400)), schema, held, "y", boxes=20, rules=20)

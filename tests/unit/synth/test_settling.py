@@ -18,19 +18,19 @@ ROWS = 3000
 
 def chain(zeros=()):
     factors = np.random.default_rng(8)
-    sets = [*SETS, *(zero.places for zero in zeros)]
+    sets = [*SETS, *(zero.positions for zero in zeros)]
     model = Model(SHAPE, junction_tree(SHAPE, sets), {}, tuple(zeros), 500.0, tuple(map(Grain.whole, SHAPE)))
     for pair in SETS:
-        model.factors[pair] = factors.normal(0, 1.5, [SHAPE[place] for place in pair])
+        model.factors[pair] = factors.normal(0, 1.5, [SHAPE[position] for position in pair])
     model.beliefs = propagate(model)
     return model
 
 
-def distance(cells, model, places):
+def distance(cells, model, positions):
     """Half the L1 distance between rows and what the model expects of them."""
-    sides = [SHAPE[place] for place in places]
-    found = np.bincount(np.ravel_multi_index(cells[:, places].T, sides), minlength=np.prod(sides)) / len(cells)
-    return np.abs(found - model.marginal(places).ravel() / model.total).sum() / 2
+    sides = [SHAPE[position] for position in positions]
+    found = np.bincount(np.ravel_multi_index(cells[:, positions].T, sides), minlength=np.prod(sides)) / len(cells)
+    return np.abs(found - model.marginal(positions).ravel() / model.total).sum() / 2
 
 
 def drawn(model, monkeypatch, passes, rows=ROWS):
@@ -43,7 +43,7 @@ def test_triples_come_closer_to_the_model_and_pairs_do_not_go_farther(monkeypatc
     before, after = drawn(model, monkeypatch, 0), drawn(model, monkeypatch, 8)
     for size, least in ((3, 0.7), (2, 1.0)):
         sets = list(combinations(range(len(SHAPE)), size))
-        was, now = (np.mean([distance(cells, model, places) for places in sets]) for cells in (before, after))
+        was, now = (np.mean([distance(cells, model, positions) for positions in sets]) for cells in (before, after))
         assert now < least * was
 
 
@@ -54,12 +54,12 @@ def test_columns_by_themselves_stay_as_they_were(monkeypatch):
     assert (np.sort(before, axis=0) == np.sort(after, axis=0)).all()
 
 
-@pytest.mark.parametrize("places", [(0, 3), (1, 3, 4), (0, 1, 3, 5)])
-def test_no_exchange_brings_about_what_never_occurs(monkeypatch, places):
+@pytest.mark.parametrize("positions", [(0, 3), (1, 3, 4), (0, 1, 3, 5)])
+def test_no_exchange_brings_about_what_never_occurs(monkeypatch, positions):
     """Also of four columns, which no triple shows."""
-    allowed = np.random.default_rng(2).random([SHAPE[place] for place in places]) < 0.7
-    cells = drawn(chain([Zero(places, allowed)]), monkeypatch, 8)
-    assert allowed[tuple(cells[:, place] for place in places)].all()
+    allowed = np.random.default_rng(2).random([SHAPE[position] for position in positions]) < 0.7
+    cells = drawn(chain([Zero(positions, allowed)]), monkeypatch, 8)
+    assert allowed[tuple(cells[:, position] for position in positions)].all()
 
 
 def test_the_gaps_that_are_kept_are_those_of_the_rows(monkeypatch):
@@ -89,10 +89,10 @@ def test_rows_of_a_table_too_large_to_settle_stay_as_they_were_drawn(monkeypatch
 @pytest.mark.parametrize("columns", [4, 5])
 def test_what_was_measured_of_four_columns_is_not_undone(columns):
     """The fourth column is the parity of three, of which no triple tells."""
-    places, shape = (0, 1, 2, 3), (2,) * columns
+    positions, shape = (0, 1, 2, 3), (2,) * columns
     odd = np.indices((2,) * 4).sum(axis=0) % 2
-    model = Model(shape, junction_tree(shape, [places]), {}, (), 500.0, tuple(map(Grain.whole, shape)))
-    model.factors[places] = np.where(odd == 0, 0.0, -4.0)
+    model = Model(shape, junction_tree(shape, [positions]), {}, (), 500.0, tuple(map(Grain.whole, shape)))
+    model.factors[positions] = np.where(odd == 0, 0.0, -4.0)
     model.beliefs = propagate(model)
     cells = draw(model, 4000, np.random.default_rng(5))
     expected = 1 / (1 + np.exp(-4))

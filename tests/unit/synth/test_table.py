@@ -174,19 +174,19 @@ def test_what_the_unit_s_limit_takes_away_is_said_to_be_in_no_error(data, tmp_pa
 def test_the_expected_error_is_near_the_real_one(table):
     cells, real = table.cells(), table.domain.encode(TABLE)
     for names in (("ward",), ("ward", "age"), ("age", "cost")):
-        places = [table.domain.names.index(name) for name in names]
-        shape = [table.domain.axes[place].size for place in places]
+        positions = [table.domain.names.index(name) for name in names]
+        shape = [table.domain.axes[position].size for position in positions]
         found, true = np.zeros(shape), np.zeros(shape)
-        np.add.at(found, tuple(cells[:, place] for place in places), 1 / ROWS)
-        np.add.at(true, tuple(real[:, place] for place in places), 1 / ROWS)
+        np.add.at(found, tuple(cells[:, position] for position in positions), 1 / ROWS)
+        np.add.at(true, tuple(real[:, position] for position in positions), 1 / ROWS)
         off = 0.5 * np.abs(found - true).sum()
         assert off < 2 * table.error(names).error + 0.01
 
 
 def test_the_side_file_tells_loss_measurements_errors_and_receipt(table, data, tmp_path):
-    place = table.to_parquet(tmp_path / "made.parquet")
-    side = json.loads(place.read_text(encoding="utf-8"))
-    assert place.name == "made.parquet.side.json"
+    position = table.to_parquet(tmp_path / "made.parquet")
+    side = json.loads(position.read_text(encoding="utf-8"))
+    assert position.name == "made.parquet.side.json"
     assert pq.read_table(tmp_path / "made.parquet").num_rows == ROWS
     assert side["method"] == "mst"
     assert side["loss"] == table.loss.to_json()
@@ -211,16 +211,18 @@ def test_a_sample_costs_nothing(table, data):
 
 
 def test_a_review_that_happens_to_be_small_does_not_make_errors_small(table):
-    place, size = table.domain.places["age"], table.domain.axis("age").size
-    (measured,) = (one for one in table.made.measured if one.places == (place,))
+    position, size = table.domain.positions["age"], table.domain.axis("age").size
+    (measured,) = (one for one in table.made.measured if one.positions == (position,))
     noise = math.sqrt(2 / math.pi) * float(measured.sigma) * size
-    apart = np.abs(table.made.model.asked().marginal((place,)) - measured.counts).sum()  # more than noise, now and then
+    apart = np.abs(
+        table.made.model.asked().marginal((position,)) - measured.counts
+    ).sum()  # more than noise, now and then
     bound = 0.5 * max(noise, apart) / table.made.model.total
 
     def error(margin, *names, ways=(0.0, 0.0, 0.0)):
         review = ErrorEstimate(ways, (0.0,) * len(table.domain.modelled), margin, margin)
-        places = tuple(sorted(table.domain.places[name] for name in names))
-        return expected_error(replace(table.made, review=review), places, None)
+        positions = tuple(sorted(table.domain.positions[name] for name in names))
+        return expected_error(replace(table.made, review=review), positions, None)
 
     assert error(1.0, "age") == ExpectedError(pytest.approx(bound), pytest.approx(bound), "noise")
     assert error(bound / 2, "age") == ExpectedError(pytest.approx(bound / 2), pytest.approx(bound / 2), "review")

@@ -98,8 +98,8 @@ def chained(columns):
 def test_a_model_of_many_columns_answers_as_multiplied_matrices_do(columns):
     asked = marginal_oracle.MarginalOracle(model := chained(columns))
     joint = asked.joint((0, 1))
-    for place in range(1, columns - 1):
-        pair = asked.joint((place, place + 1))
+    for position in range(1, columns - 1):
+        pair = asked.joint((position, position + 1))
         joint = joint @ (pair / pair.sum(axis=1, keepdims=True))
     assert asked.joint((0, columns - 1)) == pytest.approx(joint, abs=1e-12)
     ends = asked.joint((0, 60 % columns, columns - 1))

@@ -99,17 +99,21 @@ class CountMeanSketch(Oracle):
         """Return the ratio: two bits of one row differ, and they are independent."""
         return bits_ratio(self.p, self.q)
 
-    def variance(self, frequencies: ArrayLike, people: int) -> Floats:
+    def variance(self, frequencies: ArrayLike, people: int, *, unlisted: float = 0.0) -> Floats:
         """Return the noise variance of the bits plus that of collisions, over the choice of the table.
 
-        Frequent values count by their squares, so they should be among those given.
+        Args:
+            frequencies: shares of values.
+            people: number of reports.
+            unlisted: the largest share that a value which is not among these can have. Frequent values count by their
+                squares, because their people collide with a value together.
         """
         shares = np.asarray(frequencies, dtype=np.float64)
         p, q, meet = float(self.p), float(self.q), 1 / self.buckets
         loud, quiet = (chance * (1 - chance) / (p - q) ** 2 for chance in (p, q))
         noise = shares * loud + (1 - shares) * (meet * loud + (1 - meet) * quiet)
         # People who share a value and a row collide with x together or not at all.
-        squares = np.sum(np.square(np.maximum(shares, 0))) - shares**2
+        squares = np.sum(np.square(np.maximum(shares, 0))) + unlisted**2 - shares**2
         together = np.maximum(squares - (1 - shares) / people, 0) / self.rows
         met = meet * (1 - meet) * ((1 - shares) / people + together)
         return np.asarray((noise / people + met) / (1 - meet) ** 2)
@@ -218,10 +222,16 @@ def _spread(
     """Return the spread: linear in a value's own share, except for people who collide together; see `variance`.
 
     In a row where all of a frequent value's people collide with it, they move its estimate together, by one large step.
+    People whose value is not named may all have the same one. How many they are is known up to the noise.
     """
     likely = np.clip(shares, 0.0, 1.0)
     first, last = (mechanism.variance(np.full(1, share), n)[0] for share in (0.0, 1.0))
-    together = mechanism.variance(likely, n) - (first + (last - first) * likely)
+    unlisted = 0.0
+    if values is not None:
+        named, places = np.unique(values, return_index=True)
+        if len(named) < mechanism.domain:
+            unlisted = max(0.0, 1.0 - float(np.maximum(likely[places] - 3 * np.sqrt(first), 0.0).sum()))
+    together = mechanism.variance(likely, n, unlisted=unlisted) - (first + (last - first) * likely)
     p, q, meet = float(mechanism.p), float(mechanism.q), 1 / mechanism.buckets
-    step = np.full(len(shares), 1 / (n * (p - q)) + likely.max() / mechanism.rows) / (1 - meet)
+    step = np.full(len(shares), 1 / (n * (p - q)) + max(likely.max(), unlisted) / mechanism.rows) / (1 - meet)
     return Spread(n, first + np.maximum(together, 0.0), np.full(len(shares), last - first), step)

@@ -79,7 +79,7 @@ def grains_of(domain: Domain, singles: Sequence[NoisyMarginal], total: float, le
     Columns with structural zeros are unchanged, so that the zeros hold. No other column has more cells than leaves room
     for a pair of each (`most_grains`): beyond that, the lightest cells are merged.
     """
-    fixed = {column for zero in domain.zeros for column in zero.places}
+    fixed = {column for zero in domain.zeros for column in zero.positions}
     most, grains = most_grains(len(domain.shape)), []
     for index, (axis, single) in enumerate(zip(domain.modelled, singles, strict=True)):
         if index in fixed:
@@ -175,6 +175,6 @@ def _heaviest(totals: Floats, most: int) -> Cells:
 
 def grain_marginal(one: NoisyMarginal, grains: Sequence[Grain]) -> NoisyMarginal:
     """Sum a marginal measured in the domain's cells to a model's cells; variances add."""
-    merges = tuple(grains[column].cells for column in one.places)
+    merges = tuple(grains[column].cells for column in one.positions)
     spread = merged_counts(np.full(one.counts.shape, float(one.sigma) ** 2), merges)
-    return NoisyMarginal(one.places, merged_counts(one.counts, merges), np.sqrt(spread), (), one.why)
+    return NoisyMarginal(one.positions, merged_counts(one.counts, merges), np.sqrt(spread), (), one.why)

@@ -80,8 +80,8 @@ def with_cuts(
         return survey, "no column has bins: no cuts were bought"
     looking = replace(survey, domain=fine, _exact={})
     share = Fraction(wanted.share)
-    places = [(fine.places[name],) for name in names]
-    marginals = looking.measure(places, survey.budget.part(share), why="cuts")
+    positions = [(fine.positions[name],) for name in names]
+    marginals = looking.measure(positions, survey.budget.part(share), why="cuts")
     cuts = {
         name: quantile_cuts(fine.axis(name), marginal.counts, float(np.mean(marginal.sigma)), wanted.bins)
         for name, marginal in zip(names, marginals, strict=True)

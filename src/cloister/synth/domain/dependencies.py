@@ -31,13 +31,13 @@ class DependentColumn:
 
     Attributes:
         axis: the column.
-        places: indices of the determining columns among the modelled columns.
+        positions: indices of the determining columns among the modelled columns.
         cells: its cell for each combination of theirs.
         values: its value for each combination; None until they are sampled.
     """
 
     axis: Axis
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     cells: Cells
     values: "pa.Array | None" = field(default=None, compare=False)
 
@@ -52,7 +52,7 @@ class DependentColumn:
         import pyarrow as pa
 
         assert self.values is not None
-        where = np.ravel_multi_index(tuple(modelled[:, column] for column in self.places), self.cells.shape)
+        where = np.ravel_multi_index(tuple(modelled[:, column] for column in self.positions), self.cells.shape)
         return self.values.take(pa.array(where))
 
 
@@ -67,13 +67,13 @@ def learn_decided(survey: "Measurer") -> tuple["Measurer", tuple[DependentColumn
     share = min(_EACH, _ALL / len(domain.determines))
     decided = []
     for left, right in domain.determines:
-        names = sorted(left, key=lambda name: domain.places[name])
+        names = sorted(left, key=lambda name: domain.positions[name])
         axes = [*(domain.axis(name) for name in names), domain.axis(right)]
         keys, shape = [axis.key() for axis in axes], [axis.size for axis in axes]
         noise = noise_for(survey.most, survey.most, survey.budget.part(share))
         relation = survey.relation
         noisy = survey.meter.release(lambda: relation.sums(keys).run(relation.engine)[0], noise)  # noqa: B023
         cells = np.asarray(noisy, dtype=np.float64).reshape(shape).argmax(axis=-1)
-        decided.append(DependentColumn(axes[-1], tuple(domain.places[name] for name in names), cells))
+        decided.append(DependentColumn(axes[-1], tuple(domain.positions[name] for name in names), cells))
     rest = 1 - share * len(decided)
     return replace(survey, budget=BudgetShare(survey.budget.part(rest))), tuple(decided)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Domain", "Zero", "check_rows", "most_rows", "read_domain"]
 
-Places = tuple[int, ...]
+Positions = tuple[int, ...]
 _MOST_VALUES = 400_000_000  # of a table sampled at once
 _MOST_UNASKED = 20_000_000  # of a table whose number of rows is a noisy estimate, which may be anything
 _MOST_DECIDED = 4_000_000  # cells of columns tied by a rule or a dependency
@@ -43,11 +43,11 @@ class Zero:
     """Combinations of cells that never occur.
 
     Attributes:
-        places: indices of the columns among the modelled columns, ascending.
+        positions: indices of the columns among the modelled columns, ascending.
         allowed: False where a combination never occurs; one dimension for each column.
     """
 
-    places: Places
+    positions: Positions
     allowed: NDArray[np.bool_]
 
 
@@ -84,7 +84,7 @@ class Domain:
         return tuple(axis.size for axis in self.modelled)
 
     @cached_property
-    def places(self) -> dict[str, int]:
+    def positions(self) -> dict[str, int]:
         """Return the index of each modelled column."""
         return {axis.name: index for index, axis in enumerate(self.modelled)}
 
@@ -100,13 +100,13 @@ class Domain:
                 return axis
         raise BadInput(f"there is no column {name!r:.60} here. There are: {', '.join(self.names)}.")
 
-    def cells(self, places: Sequence[int]) -> int:
+    def cells(self, positions: Sequence[int]) -> int:
         """Return the number of cells of a marginal of these columns."""
-        return math.prod(self.shape[column] for column in places)
+        return math.prod(self.shape[column] for column in positions)
 
-    def words(self, places: Sequence[int]) -> tuple[str, ...]:
+    def words(self, positions: Sequence[int]) -> tuple[str, ...]:
         """Return the names of modelled columns."""
-        return tuple(self.modelled[column].name for column in places)
+        return tuple(self.modelled[column].name for column in positions)
 
     def encode(self, table: "pa.Table") -> Cells:
         """Return the cells of rows, one column for each axis; -1 for a value outside all cells.
@@ -117,11 +117,11 @@ class Domain:
 
     def possible(self) -> bool:
         """Return True if some row satisfies all rules."""
-        tree = junction_tree(self.shape, [zero.places for zero in self.zeros])
+        tree = junction_tree(self.shape, [zero.positions for zero in self.zeros])
         tables = [np.ones([self.shape[column] for column in clique], dtype=bool) for clique in tree.cliques]
         for zero in self.zeros:
-            home = tree.home(zero.places, self.shape)
-            tables[home] &= _over(zero.allowed, zero.places, tree.cliques[home])
+            home = tree.home(zero.positions, self.shape)
+            tables[home] &= _over(zero.allowed, zero.positions, tree.cliques[home])
         # From the leaves up: a clique's cell is possible if every child clique has a compatible cell.
         for i in range(len(tables) - 1, -1, -1):
             clique, above, shared = tree.cliques[i], tree.parents[i], tree.separators[i]
@@ -133,8 +133,8 @@ class Domain:
         return True
 
     def _zero(self, rule: Mapping[str, Any]) -> Zero:
-        names = sorted(rule, key=lambda name: self.places.get(name, -1))
-        missing = [name for name in names if name not in self.places]
+        names = sorted(rule, key=lambda name: self.positions.get(name, -1))
+        missing = [name for name in names if name not in self.positions]
         if missing:
             raise BadSchema(
                 f"{missing[0]} is decided by other columns, so never cannot speak of it. Name those instead."
@@ -142,12 +142,12 @@ class Domain:
         chosen = np.array(True)
         for name in names:
             chosen = np.multiply.outer(chosen, self.axis(name).cells_of(rule[name]))
-        return Zero(tuple(self.places[name] for name in names), ~chosen)
+        return Zero(tuple(self.positions[name] for name in names), ~chosen)
 
 
-def _over(table: NDArray[np.bool_], places: Places, clique: Places) -> NDArray[np.bool_]:
+def _over(table: NDArray[np.bool_], positions: Positions, clique: Positions) -> NDArray[np.bool_]:
     """Reshape a table over some columns of a clique to broadcast over all of them."""
-    sizes = dict(zip(places, table.shape, strict=True))
+    sizes = dict(zip(positions, table.shape, strict=True))
     return table.reshape([sizes.get(column, 1) for column in clique])
 
 

@@ -30,7 +30,7 @@ from cloister.data.schema import Column, internal
 from cloister.data.statistics import Value
 from cloister.privacy.errors import BadInput
 from cloister.synth.domain.axis import Axis
-from cloister.synth.domain.domain import Domain, Places, read_domain
+from cloister.synth.domain.domain import Domain, Positions, read_domain
 from cloister.synth.measure.marginals import Floats
 
 __all__ = ["ONE", "Feature", "Features", "check_features"]
@@ -46,11 +46,11 @@ class Feature:
     """One number per row.
 
     Attributes:
-        place: index of its column among the modelled columns.
+        position: index of its column among the modelled columns.
         cell: the category it indicates; None for a number.
     """
 
-    place: int
+    position: int
     cell: int | None = None
 
 
@@ -82,34 +82,34 @@ class Features:
                 features += [Feature(column, cell) for cell in cells]
         return tuple(features)
 
-    def reference(self, place: int) -> int:
+    def reference(self, position: int) -> int:
         """Return the category without an indicator: the most frequent one, if that is known."""
         if self.shares is None:
-            return self.domain.modelled[place].size - 1
-        return int(np.argmax(self.shares[place]))
+            return self.domain.modelled[position].size - 1
+        return int(np.argmax(self.shares[position]))
 
     @cached_property
-    def gaps(self) -> Places:
+    def gaps(self) -> Positions:
         """Return the numbers that may be missing."""
         axes = self.domain.modelled
         return tuple(column for column, axis in enumerate(axes) if axis.nullable and self.numeric(column))
 
-    def numeric(self, place: int) -> bool:
+    def numeric(self, position: int) -> bool:
         """Return True if a column is represented by a number."""
-        axis = self.domain.modelled[place]
+        axis = self.domain.modelled[position]
         return axis.ordered and axis.known > 2
 
-    def of(self, places: Sequence[int]) -> list[int]:
+    def of(self, positions: Sequence[int]) -> list[int]:
         """Return the indices of the features of some columns."""
-        return [i for i, feature in enumerate(self.listed) if feature.place in places]
+        return [i for i, feature in enumerate(self.listed) if feature.position in positions]
 
-    def cells(self, place: int) -> list[int]:
+    def cells(self, position: int) -> list[int]:
         """Return the categories of a column that have indicators."""
-        return [feature.cell for feature in self.listed if feature.place == place and feature.cell is not None]
+        return [feature.cell for feature in self.listed if feature.position == position and feature.cell is not None]
 
-    def coordinates(self, place: int) -> Floats:
+    def coordinates(self, position: int) -> Floats:
         """Return the coordinate of each cell of a number between -1 and 1, as the engine computes it."""
-        return self._line(place) / ONE
+        return self._line(position) / ONE
 
     def _line(self, column: int) -> NDArray[np.int64]:
         """Return the coordinates in units of 1/ONE, ascending."""
@@ -123,9 +123,9 @@ class Features:
         # A tenth of the uniform spacing: empty cells do not coincide.
         return np.clip(np.rint(_RANKED * rank + (1 - _RANKED) * even), -ONE, ONE).astype(np.int64)
 
-    def rows(self, relation: PrivateTable, places: Sequence[int] | None = None) -> PrivateTable:
+    def rows(self, relation: PrivateTable, positions: Sequence[int] | None = None) -> PrivateTable:
         """Return the rows with the features of some columns (all unless given) as further columns."""
-        wanted = range(len(self.domain.modelled)) if places is None else places
+        wanted = range(len(self.domain.modelled)) if positions is None else positions
         named = {f"{_NAME}{i}": self._sql(self.listed[i]) for i in self.of(wanted)}
         for index in (gap for gap in self.gaps if gap in wanted):
             column = exp.column(self.domain.modelled[index].name, quoted=True)
@@ -141,9 +141,9 @@ class Features:
         """Return a feature of such rows."""
         return Value(self.column(number), -ONE, ONE)
 
-    def gap(self, place: int) -> Value:
+    def gap(self, position: int) -> Value:
         """Return the indicator that a number of such rows is missing."""
-        return Value(exp.column(f"{_NAME}_gap{place}", quoted=True), 0, ONE)
+        return Value(exp.column(f"{_NAME}_gap{position}", quoted=True), 0, ONE)
 
     def product(self, left: int, right: int) -> Value:
         """Return the product of two features."""
@@ -154,10 +154,10 @@ class Features:
         return exp.column(f"{_NAME}{number}", quoted=True)
 
     def _sql(self, feature: Feature) -> exp.Expression:
-        axis = self.domain.modelled[feature.place]
+        axis = self.domain.modelled[feature.position]
         if feature.cell is not None:
             return exp.Case(ifs=[exp.If(this=_is_cell(axis, feature.cell), true=literal(ONE))], default=literal(0))
-        line = self._line(feature.place).tolist()
+        line = self._line(feature.position).tolist()
         if axis.values is not None:
             branches = [exp.If(this=_is_cell(axis, i), true=literal(at)) for i, at in enumerate(line)]
             return exp.Case(ifs=branches, default=literal(0))
@@ -189,7 +189,7 @@ def check_features(
             f"{len(features.listed)} numbers and categories are too many for a covariance of all pairs; {_MOST} are "
             "the most. Name fewer columns."
         )
-    named = isinstance(label, str) and label in domain.places
-    if label is not None and not (named and not features.numeric(domain.places[label])):
+    named = isinstance(label, str) and label in domain.positions
+    if label is not None and not (named and not features.numeric(domain.positions[label])):
         raise BadInput("label is a modelled column with categories.")
     return features

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cloister.synth.domain.axis import Cells
 from cloister.synth.domain.coarsening import grains_of, ladder_of, nonnegative, smoothed
-from cloister.synth.domain.domain import Domain, Places
+from cloister.synth.domain.domain import Domain, Positions
 from cloister.synth.measure.marginals import Floats, Merges, NoisyMarginal
 from cloister.synth.model.inference import Grain
 
@@ -59,7 +59,7 @@ class Resolution:
             least: number of standard errors of rows that a cell must hold to be kept separate.
         """
         base = grains_of(domain, singles, total, least)
-        fixed = {column for zero in domain.zeros for column in zero.places}
+        fixed = {column for zero in domain.zeros for column in zero.positions}
         maps, inside = [], []
         for axis, grain, single in zip(domain.modelled, base, singles, strict=True):
             counts = nonnegative(smoothed(axis, single.counts, float(np.mean(single.sigma))), total)
@@ -77,18 +77,18 @@ class Resolution:
         """Return the number of levels; the last one is one group."""
         return len(self.maps[0])
 
-    def size(self, place: int, level: int | None = None) -> int:
+    def size(self, position: int, level: int | None = None) -> int:
         """Return the number of groups of a column at a level, or at the model's level."""
-        return self.sizes[place][self.level[place] if level is None else level]
+        return self.sizes[position][self.level[position] if level is None else level]
 
     def shape(self) -> tuple[int, ...]:
         """Return the shape of the model."""
         return tuple(self.size(column) for column in range(len(self.base)))
 
-    def shape_with(self, places: Places, level: int) -> list[int]:
+    def shape_with(self, positions: Positions, level: int) -> list[int]:
         """Return the shape of the model if some columns were refined to a level."""
         shape = list(self.shape())
-        for column in places:
+        for column in positions:
             shape[column] = self.size(column, min(level, self.level[column]))
         return shape
 
@@ -102,9 +102,9 @@ class Resolution:
             )
         return tuple(model_grains)
 
-    def refine(self, places: Places, level: int, factors: dict[Places, Floats]) -> None:
+    def refine(self, positions: Positions, level: int, factors: dict[Positions, Floats]) -> None:
         """Refine some columns to a level, and convert the model's factors: the distribution stays the same."""
-        for column in places:
+        for column in positions:
             old = self.level[column]
             if level >= old:
                 continue
@@ -118,42 +118,44 @@ class Resolution:
             factors[(column,)] = factors.get((column,), 0.0) + part
             self.level[column] = level
 
-    def merges(self, places: Places, level: int) -> Merges:
+    def merges(self, positions: Positions, level: int) -> Merges:
         """Return the map from the domain's cells to the groups of a level."""
         cell_maps: list[Cells | None] = []
-        for column in places:
+        for column in positions:
             cells = self.maps[column][level][self.base[column].cells]
             cell_maps.append(None if int(cells.max()) + 1 == len(cells) else cells)
         return tuple(cell_maps) if any(cell_map is not None for cell_map in cell_maps) else ()
 
-    def model_merges(self, places: Places, level: int) -> Merges:
+    def model_merges(self, positions: Positions, level: int) -> Merges:
         """Return the map from the model's cells to the groups of a level that is not finer."""
         merges: list[Cells | None] = []
-        for column in places:
+        for column in positions:
             finer, coarser = self.maps[column][self.level[column]], self.maps[column][level]
             take = np.zeros(int(finer.max()) + 1, dtype=np.int64)
             take[finer] = coarser
             merges.append(None if int(coarser.max()) + 1 == len(take) else take)
         return tuple(merges) if any(merge is not None for merge in merges) else ()
 
-    def at_level(self, table: Floats, places: Places, level: int) -> Floats:
+    def at_level(self, table: Floats, positions: Positions, level: int) -> Floats:
         """Convert a table in the model's cells to a level; finer groups follow the column's one-way marginal."""
-        for side, column in enumerate(places):
+        for side, column in enumerate(positions):
             current = self.level[column]
             if level < current:
                 finer, coarser = self.maps[column][level], self.maps[column][current]
                 take = np.zeros(self.size(column, level), dtype=np.int64)
                 take[finer] = coarser
                 part = np.bincount(finer, self.inside[column][current])
-                table = table.take(take, axis=side) * part.reshape([-1 if k == side else 1 for k in range(len(places))])
+                table = table.take(take, axis=side) * part.reshape(
+                    [-1 if k == side else 1 for k in range(len(positions))]
+                )
             for step in range(current, level):
                 if table.shape[side] > self.size(column, step + 1):
                     table = np.moveaxis(np.tensordot(self._step(column, step), table, (1, side)), 0, side)
         return table
 
-    def coarsen(self, table: NDArray[Any], places: Places, level: int) -> NDArray[Any]:
+    def coarsen(self, table: NDArray[Any], positions: Positions, level: int) -> NDArray[Any]:
         """Sum a table at one level to the next; integers exactly."""
-        for side, column in enumerate(places):
+        for side, column in enumerate(positions):
             if table.shape[side] > self.size(column, level + 1):
                 sums = self._step(column, level).astype(table.dtype, copy=False)
                 table = np.moveaxis(np.tensordot(sums, table, (1, side)), 0, side)

@@ -25,7 +25,7 @@ from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import BudgetShare
 from cloister.privacy.loss import Loss
 from cloister.synth.domain.coarsening import grain_marginal
-from cloister.synth.domain.domain import Domain, Places, read_domain
+from cloister.synth.domain.domain import Domain, Positions, read_domain
 from cloister.synth.domain.resolution import Resolution
 from cloister.synth.measure.error_estimate import estimate_error
 from cloister.synth.measure.marginals import (
@@ -101,7 +101,9 @@ def aim(
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         generator = np.random.default_rng(int.from_bytes(survey.meter.source.bytes(32), "little"))
         weights, named = _weights(survey.domain, workload), _named(survey.domain, workload or ())
-        weights = {places: weight for places, weight in weights.items() if survey.domain.cells(places) < MOST_PLACES}
+        weights = {
+            positions: weight for positions, weight in weights.items() if survey.domain.cells(positions) < MOST_PLACES
+        }
         return _Run(survey, weights, list(named), most_cells, rounds, tell, generator).made()
 
     return synthesise(
@@ -119,20 +121,20 @@ def aim(
     )
 
 
-def _weights(domain: Domain, workload: Any) -> dict[Places, float]:
+def _weights(domain: Domain, workload: Any) -> dict[Positions, float]:
     """Return the candidates: every subset of the workload with two columns or more, with its weight."""
     columns = len(domain.shape)
     every = combinations(range(columns), min(3 if comb(columns, 3) <= _MOST_TRIPLES else 2, columns))
     marginals = dict.fromkeys(every, 1.0) if workload is None else _named(domain, workload)
-    candidates: dict[Places, float] = {}
-    for places in marginals:
-        for size in range(2, len(places) + 1):
-            for part in combinations(places, size):
+    candidates: dict[Positions, float] = {}
+    for positions in marginals:
+        for size in range(2, len(positions) + 1):
+            for part in combinations(positions, size):
                 candidates.setdefault(part, 0.0)
     # A subset's weight: for each marginal of the workload, its weight times the number of shared columns.
     column_weights = [0.0] * columns
-    for places, weight in marginals.items():
-        for column in places:
+    for positions, weight in marginals.items():
+        for column in positions:
             column_weights[column] += weight
     for part in candidates:
         candidates[part] = sum(column_weights[column] for column in part)
@@ -140,7 +142,7 @@ def _weights(domain: Domain, workload: Any) -> dict[Places, float]:
     return {part: weight / top for part, weight in candidates.items()}
 
 
-def _named(domain: Domain, workload: Any) -> dict[Places, float]:
+def _named(domain: Domain, workload: Any) -> dict[Positions, float]:
     """Return the marginals that the caller named, with their weights."""
     if not isinstance(workload, Mapping | list | tuple):
         raise BadInput("a workload is a list of marginals, each a tuple of column names, or {marginal: weight}.")
@@ -149,21 +151,21 @@ def _named(domain: Domain, workload: Any) -> dict[Places, float]:
     if not all(workload) or sum(2 ** min(len(set(names)), 64) for names in workload) > _MOST_PARTS:
         raise BadInput("a marginal of the workload has at least one column, and few enough to list its parts.")
     named = dict(workload) if isinstance(workload, Mapping) else dict.fromkeys(map(tuple, workload), 1.0)
-    for name in (name for names in named for name in names if name not in domain.places):
+    for name in (name for names in named for name in names if name not in domain.positions):
         listed = ", ".join(axis.name for axis in domain.modelled)
         raise BadInput(f"a workload names modelled columns, and {name!r:.60} is none. There are: {listed}.")
     # A subset's weight is a sum of weights divided by the largest such sum: neither may overflow a double.
     for weight in named.values():
         least, most = _LEAST_WEIGHT, _MOST_WEIGHT
         check_number("a workload's weight", weight, least=least, most=most, what="how much a marginal matters")
-    return {tuple(sorted({domain.places[name] for name in names})): float(worth) for names, worth in named.items()}
+    return {tuple(sorted({domain.positions[name] for name in names})): float(worth) for names, worth in named.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     """A candidate marginal: some columns, at a level of resolution."""
 
-    places: Places
+    positions: Positions
     level: int
     cells: int
 
@@ -173,8 +175,8 @@ class _Run:
     """State of one run: the values released so far, and the model of them."""
 
     survey: Measurer
-    weights: dict[Places, float]
-    workload: list[Places]
+    weights: dict[Positions, float]
+    workload: list[Positions]
     most_cells: int
     rounds: int | None
     tell: Progress
@@ -184,7 +186,7 @@ class _Run:
     singles: list[NoisyMarginal] = field(default_factory=list)
     measured: list[tuple[NoisyMarginal, _Candidate]] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
-    true: dict[tuple[Places, int], NDArray[np.int64]] = field(default_factory=dict)
+    true: dict[tuple[Positions, int], NDArray[np.int64]] = field(default_factory=dict)
 
     def made(self) -> GeneratorResult:
         """Measure, select and fit; then measure the model's errors."""
@@ -230,7 +232,7 @@ class _Run:
         grains = self.resolution.grains()
         singles = [grain_marginal(single, grains) for single in self.singles]
         several = [
-            replace(marginal, merges=self.resolution.model_merges(chosen.places, chosen.level))
+            replace(marginal, merges=self.resolution.model_merges(chosen.positions, chosen.level))
             for marginal, chosen in self.measured
         ]
         return fit(
@@ -258,16 +260,18 @@ class _Run:
             sigma = self.survey.noise(step.part(1 - _CHOICE))
             oracle = MarginalOracle(model)
             candidates = [
-                candidate for candidate in self._candidates(spent + share) if oracle.cells(candidate.places) <= LARGEST
+                candidate
+                for candidate in self._candidates(spent + share)
+                if oracle.cells(candidate.positions) <= LARGEST
             ]
             if not candidates:  # most_cells is too small for any pair
                 break
             chosen = candidates[self._choose(candidates, oracle, sigma, step.part(_CHOICE))]
-            before = self._at(oracle.joint(chosen.places), chosen) * model.total
+            before = self._at(oracle.joint(chosen.positions), chosen) * model.total
             self._measure(chosen, step.part(1 - _CHOICE))
-            self.resolution.refine(chosen.places, chosen.level, model.factors)
+            self.resolution.refine(chosen.positions, chosen.level, model.factors)
             model = self._fit(model, _ROUND_STEPS, _ROUND_ENOUGH / self._light**_CLOSER)
-            after = self._at(MarginalOracle(model).joint(chosen.places), chosen) * model.total
+            after = self._at(MarginalOracle(model).joint(chosen.positions), chosen) * model.total
             spent += share
             if np.abs(after - before).sum() <= sqrt(2 / pi) * sigma * chosen.cells:
                 share *= 2
@@ -275,35 +279,35 @@ class _Run:
         return model
 
     def _measure(self, chosen: _Candidate, loss: Loss) -> None:
-        merges = self.resolution.merges(chosen.places, chosen.level)
+        merges = self.resolution.merges(chosen.positions, chosen.level)
         why = f"round {len(self.words) + 1}: farthest from the model"
-        noisy = self.survey.measure([chosen.places], loss, [merges], why=why)[0]
+        noisy = self.survey.measure([chosen.positions], loss, [merges], why=why)[0]
         self.measured.append((noisy, chosen))
-        self.words.append(f"{' and '.join(self.survey.domain.words(chosen.places))} in {chosen.cells} cells")
+        self.words.append(f"{' and '.join(self.survey.domain.words(chosen.positions))} in {chosen.cells} cells")
 
     def _candidates(self, used: Fraction) -> list[_Candidate]:
         """Return the marginals that keep the model small enough, each in several resolutions.
 
         If the workload is large, each round considers a different random part of it: a public choice.
         """
-        present = list(dict.fromkeys(candidate.places for _, candidate in self.measured))
+        present = list(dict.fromkeys(candidate.positions for _, candidate in self.measured))
         most = self.most_cells * max(float(used), 0.1)
         candidates = []
-        for places in self._some():
-            cliques = tree_cliques(self.resolution.shape(), [*present, places])
+        for positions in self._some():
+            cliques = tree_cliques(self.resolution.shape(), [*present, positions])
             sizes: set[tuple[int, ...]] = set()
             for level in range(self.resolution.levels - 1):
-                sides = tuple(self.resolution.size(column, level) for column in places)
+                sides = tuple(self.resolution.size(column, level) for column in positions)
                 if sides in sizes:
                     continue
                 sizes.add(sides)
-                if tree_cells(cliques, self.resolution.shape_with(places, level)) <= most:
-                    candidates.append(_Candidate(places, level, prod(sides)))
+                if tree_cells(cliques, self.resolution.shape_with(positions, level)) <= most:
+                    candidates.append(_Candidate(positions, level, prod(sides)))
         return candidates
 
-    def _some(self) -> list[Places]:
-        pairs = [places for places in self.weights if len(places) == 2]
-        others = [places for places in self.weights if len(places) > 2]
+    def _some(self) -> list[Positions]:
+        pairs = [positions for positions in self.weights if len(positions) == 2]
+        others = [positions for positions in self.weights if len(positions) > 2]
         most = round(_LOOKED_AT * self._light)
         if len(others) > most:
             drawn = self.generator.choice(len(others), most, replace=False)
@@ -321,22 +325,22 @@ class _Run:
         loss: Loss,
     ) -> int:
         """Select the candidate that shows most beyond its noise, by the exponential mechanism."""
-        levels: dict[Places, list[tuple[int, _Candidate]]] = {}  # finest first
+        levels: dict[Positions, list[tuple[int, _Candidate]]] = {}  # finest first
         for number, candidate in enumerate(candidates):
-            levels.setdefault(candidate.places, []).append((number, candidate))
+            levels.setdefault(candidate.positions, []).append((number, candidate))
 
         def scores(inside: Measurer) -> list[int]:
             answer, total = [0] * len(candidates), oracle.model.total
-            for places, counts in inside.counted(levels):
-                level = levels[places][0][1].level
-                expected = self.resolution.at_level(oracle.joint(places), places, level) * total
-                gap: NDArray[Any] = gaps(self._true(places, level, counts), expected, total, inside.whole)
+            for positions, counts in inside.counted(levels):
+                level = levels[positions][0][1].level
+                expected = self.resolution.at_level(oracle.joint(positions), positions, level) * total
+                gap: NDArray[Any] = gaps(self._true(positions, level, counts), expected, total, inside.whole)
                 if l1(gap) < _EXACT:  # sums of them are exact in floats too, and faster
                     gap = gap.astype(np.float64)
-                worth = max(1, round(self.weights[places] * _WORTH))
-                for number, candidate in levels[places]:
+                worth = max(1, round(self.weights[positions] * _WORTH))
+                for number, candidate in levels[positions]:
                     while level < candidate.level:
-                        gap = self.resolution.coarsen(gap, places, level)
+                        gap = self.resolution.coarsen(gap, positions, level)
                         level += 1
                     noise = round(sqrt(2 / pi) * sigma * candidate.cells * inside.parts)
                     answer[number] = worth * (l1(gap) - noise)
@@ -344,15 +348,15 @@ class _Run:
 
         return self.survey.choose(scores, loss, _WORTH)
 
-    def _true(self, places: Places, level: int, counts: MarginalCounts) -> NDArray[np.int64]:
+    def _true(self, positions: Positions, level: int, counts: MarginalCounts) -> NDArray[np.int64]:
         """Return true counts at a level of resolution. Inside a step only."""
-        table = self.true.get((places, level))
+        table = self.true.get((positions, level))
         if table is None:
-            table = counts.table(self.resolution.merges(places, level))
+            table = counts.table(self.resolution.merges(positions, level))
             if table.size <= _KEPT:
-                self.true[places, level] = table
+                self.true[positions, level] = table
         return table
 
     def _at(self, joint: Floats, candidate: _Candidate) -> Floats:
         """Convert a table in the model's cells to the level of a candidate."""
-        return self.resolution.at_level(joint, candidate.places, candidate.level)
+        return self.resolution.at_level(joint, candidate.positions, candidate.level)

@@ -17,7 +17,6 @@ from cloister.privacy.errors import BadBounds, BadInput
 from cloister.privacy.loss import Loss
 from cloister.synth.generators.m_way import marginal_of
 from cloister.synth.measure.marginals import Floats
-from cloister.synth.model.full_joint import MOST_CELLS
 from cloister.synth.output.expected_errors import ExpectedError
 from cloister.synth.output.table import SyntheticTable, told_by
 from cloister.synth.run import Progress
@@ -81,5 +80,15 @@ def histogram(
     """
     if not isinstance(column, str):
         raise BadInput("say which column: column='age'.")
-    synthetic = marginal_of(ds, "histogram", spend, rows, [column], table, bins, MOST_CELLS, progress, random_state)
+    synthetic = marginal_of(
+        ds,
+        "histogram",
+        spend=spend,
+        rows=rows,
+        columns=[column],
+        table=table,
+        bins=bins,
+        progress=progress,
+        random_state=random_state,
+    )
     return Histogram(**{**told_by(synthetic), "standard_error": float(np.mean(synthetic.made.measured[0].sigma))})

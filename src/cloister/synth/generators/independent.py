@@ -49,8 +49,8 @@ def independent(
     """
 
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
-        places = [(column,) for column in range(len(survey.domain.shape))]
-        measured = survey.measure(places, survey.budget.part(1 - _REVIEW), why="every column by itself")
+        positions = [(column,) for column in range(len(survey.domain.shape))]
+        measured = survey.measure(positions, survey.budget.part(1 - _REVIEW), why="every column by itself")
         tell(0.5, "fitting")
         model = fit(survey.domain.shape, measured, zeros=survey.domain.zeros)
         error = estimate_error(survey, model, survey.budget.part(_REVIEW))

@@ -43,34 +43,10 @@ def m_way(
         replaced rather than added the sensitivity is 2m: halve the spend (`Loss.as_replace_one`). The number of rows is
         estimated from the same counts at no further cost. Columns that may be NULL have a cell for it.
     """
-    return marginal_of(ds, "m_way", spend, rows, columns, table, bins, most_cells, progress, random_state)
-
-
-def marginal_of(
-    ds: PrivateData,
-    method: str,
-    spend: Loss,
-    rows: int | None,
-    columns: Sequence[str] | None,
-    table: str | None,
-    bins: Any,
-    most_cells: int,
-    progress: Progress | None,
-    random_state: Any,
-) -> SyntheticTable:
-    """Generate a table from the marginal of some columns, under a method's name."""
-    check_cells(ds, table, columns, bins, most_cells, method)
-
-    def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
-        every = tuple(range(len(survey.domain.shape)))
-        measured = survey.measure([every], survey.budget.loss, why="every combination of values")
-        tell(0.6, "fitting")
-        return GeneratorResult(full_joint(survey.domain, measured[0].counts), measured)
-
-    return synthesise(
+    return marginal_of(
         ds,
-        steps,
-        method=method,
+        "m_way",
+        most_cells,
         spend=spend,
         rows=rows,
         columns=columns,
@@ -79,6 +55,26 @@ def marginal_of(
         progress=progress,
         random_state=random_state,
     )
+
+
+def marginal_of(ds: PrivateData, method: str, most_cells: int = MOST_CELLS, **request: Any) -> SyntheticTable:
+    """Generate a table from the marginal of some columns.
+
+    Args:
+        ds: the dataset.
+        method: the method's name in the release.
+        most_cells: the largest cross product that is accepted.
+        request: what every generator takes: spend, rows, columns, table, bins, progress, random_state.
+    """
+    check_cells(ds, request["table"], request["columns"], request["bins"], most_cells, method)
+    return synthesise(ds, _whole_marginal, method=method, **request)
+
+
+def _whole_marginal(survey: Measurer, tell: Progress) -> GeneratorResult:
+    every = tuple(range(len(survey.domain.shape)))
+    measured = survey.measure([every], survey.budget.loss, why="every combination of values")
+    tell(0.6, "fitting")
+    return GeneratorResult(full_joint(survey.domain, measured[0].counts), measured)
 
 
 # One column: its values sampled from a noisy histogram.
@@ -106,7 +102,17 @@ def one_column(
     """
     if not isinstance(column, str):
         raise BadInput("say which column: column='age'.")
-    return marginal_of(ds, "one_column", spend, rows, [column], table, bins, MOST_CELLS, progress, random_state)
+    return marginal_of(
+        ds,
+        "one_column",
+        spend=spend,
+        rows=rows,
+        columns=[column],
+        table=table,
+        bins=bins,
+        progress=progress,
+        random_state=random_state,
+    )
 
 
 # Two columns together: age and marital status, as in the textbook, with the corrections of m_way.py.
@@ -136,4 +142,14 @@ def two_way(
     check_names("columns", columns)
     if columns is None or len(set(columns)) != 2:
         raise BadInput("a two-way marginal needs two columns: columns=['age', 'marital'].")
-    return marginal_of(ds, "two_way", spend, rows, columns, table, bins, MOST_CELLS, progress, random_state)
+    return marginal_of(
+        ds,
+        "two_way",
+        spend=spend,
+        rows=rows,
+        columns=columns,
+        table=table,
+        bins=bins,
+        progress=progress,
+        random_state=random_state,
+    )

@@ -34,7 +34,7 @@ from cloister.data.statistics import GroupKey
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.synth.domain.coarsening import nonnegative
-from cloister.synth.domain.domain import Places
+from cloister.synth.domain.domain import Positions
 from cloister.synth.domain.features import ONE, Features, check_features
 from cloister.synth.measure.attribute_sets import Linkage, attribute_sets, cleared, correlations, pooled
 from cloister.synth.measure.error_estimate import estimate_error
@@ -137,7 +137,7 @@ class _Whole:
     """
 
     features: Features
-    others: Places
+    others: Positions
     classes: tuple[GroupKey, ...]
     moments: GroupMoments
     means: Floats
@@ -145,7 +145,7 @@ class _Whole:
 
     @classmethod
     def of(
-        cls, features: Features, others: Places, classes: tuple[GroupKey, ...], moments: GroupMoments, crossed: bool
+        cls, features: Features, others: Positions, classes: tuple[GroupKey, ...], moments: GroupMoments, crossed: bool
     ) -> "_Whole":
         """Pool the classes, and clear the covariance of noise; without measured products it is diagonal."""
         means, covariance = pooled(moments)
@@ -153,23 +153,23 @@ class _Whole:
         covariance = cleared(features, others, covariance, noise) if crossed else np.diag(np.diag(covariance))
         return cls(features, others, classes, moments, means, covariance)
 
-    def usual(self, places: Places) -> tuple[GroupMoments, Floats, Floats]:
+    def usual(self, positions: Positions) -> tuple[GroupMoments, Floats, Floats]:
         """Return the moments, with means and covariance of some columns."""
-        positions = [self.features.of(self.others).index(number) for number in self.features.of(places)]
-        return self.moments, self.means[:, positions], self.covariance[np.ix_(positions, positions)]
+        indices = [self.features.of(self.others).index(number) for number in self.features.of(positions)]
+        return self.moments, self.means[:, indices], self.covariance[np.ix_(indices, indices)]
 
 
 def _measured_groups(
-    survey: Measurer, overall: _Whole, places: Places, group_size: int, cutting: Loss, share: Loss
+    survey: Measurer, overall: _Whole, positions: Positions, group_size: int, cutting: Loss, share: Loss
 ) -> tuple[GaussianPart, int]:
     """Cut the rows of some columns into groups, and measure their moments; return also the number of groups.
 
     Privacy: both losses: one for the cuts, one for the moments, which get both if there is nothing to cut.
     """
     features, classes = overall.features, len(overall.means)
-    rows = features.rows(survey.relation, places)
-    numbers = [number for number in features.of(places) if features.listed[number].cell is None]
-    size = max(group_size, clear_rows(survey, len(places), share))
+    rows = features.rows(survey.relation, positions)
+    numbers = [number for number in features.of(positions) if features.listed[number].cell is None]
+    size = max(group_size, clear_rows(survey, len(positions), share))
     depth = depth_of(survey, overall.moments.total / classes, size, cutting, numbers)
     leaves = [Leaf()]
     if depth:
@@ -177,8 +177,8 @@ def _measured_groups(
     else:
         share = share + cutting
     keys = (*overall.classes, leaf_key(features, leaves))
-    moments = measure_moments(survey, features, places, share, rows, keys)
-    return _groups(features, places, leaves, moments, overall.usual(places)), len(leaves)
+    moments = measure_moments(survey, features, positions, share, rows, keys)
+    return _groups(features, positions, leaves, moments, overall.usual(positions)), len(leaves)
 
 
 _SINGLES, _MORE, _REVIEW = Fraction(1, 10), Fraction(3, 10), Fraction(1, 50)
@@ -231,7 +231,7 @@ def mggm(
 
     def steps(survey: Measurer, tell: Progress) -> GeneratorResult:
         budget = survey.budget
-        label_column = None if label is None else survey.domain.places[label]
+        label_column = None if label is None else survey.domain.positions[label]
         singles, more = _one_way(survey, label_column)
         fine = bool(more) and singles.error < _FINE  # or the first measurement was all noise
         others = tuple(column for column in range(len(survey.domain.shape)) if column != label_column)
@@ -248,19 +248,19 @@ def mggm(
         overall = _Whole.of(features, others, classes, together, plan.crossed)
         clusters = attribute_sets(correlations(features, others, overall.covariance), linkage, cut, largest)
         sets = [tuple(others[i] for i in cluster) for cluster in clusters]
-        cut_up = [places for places in sets if len(places) > 1] if plan.groups else []
+        cut_up = [positions for positions in sets if len(positions) > 1] if plan.groups else []
         if plan.groups and not cut_up:  # uncorrelated columns: then all is spent on each by itself
             singles = singles.again(survey, budget.part(plan.groups + plan.cuts))
         parts, words = [], []
-        for done, places in enumerate(sets):
+        for done, positions in enumerate(sets):
             tell(0.3 + 0.5 * done / len(sets), "groups of rows")
-            if places in cut_up:
+            if positions in cut_up:
                 cutting, share = (budget.part(part / len(cut_up)) for part in (plan.cuts, plan.groups))
-                part, groups = _measured_groups(survey, overall, places, group_size, cutting, share)
+                part, groups = _measured_groups(survey, overall, positions, group_size, cutting, share)
             else:
-                part, groups = _one_group(features, others, places, overall.usual(places)), 1
+                part, groups = _one_group(features, others, positions, overall.usual(positions)), 1
             parts.append(part)
-            words.append(f"{', '.join(survey.domain.words(places))} in {groups} groups")
+            words.append(f"{', '.join(survey.domain.words(positions))} in {groups} groups")
         model = _model(survey, overall, parts, label_column, singles if fine else None)
         tell(0.85, "reviewing")
         found_out = estimate_error(survey, model, budget.part(_REVIEW)) if reviewed else None
@@ -284,25 +284,25 @@ def mggm(
 _Usual = tuple[GroupMoments, Floats, Floats]
 
 
-def _one_group(features: Features, others: Places, places: Places, usual: _Usual) -> GaussianPart:
+def _one_group(features: Features, others: Positions, positions: Positions, usual: _Usual) -> GaussianPart:
     """Return the Gaussian of each class: its own means, and the common spread."""
     together, means, covariance = usual
     missing = np.array([together.means(kind)[2] for kind in range(len(means))])
     every = [column for column in features.gaps if column in others]
-    gaps = {column: missing[:, every.index(column)] for column in every if column in places}
+    gaps = {column: missing[:, every.index(column)] for column in every if column in positions}
     spread = nearest_covariance(covariance, 1e-5)
     noise = np.full(len(means), together.together.noise[2] / together.total)
-    return GaussianPart(places, np.eye(len(means)), means, np.repeat(spread[None], len(means), axis=0), gaps, noise)
+    return GaussianPart(positions, np.eye(len(means)), means, np.repeat(spread[None], len(means), axis=0), gaps, noise)
 
 
 def _groups(
-    features: Features, places: Places, leaves: Sequence[Leaf], moments: GroupMoments, usual: _Usual
+    features: Features, positions: Positions, leaves: Sequence[Leaf], moments: GroupMoments, usual: _Usual
 ) -> GaussianPart:
     """Return the Gaussians of a set's groups, each as close to its own moments as their noise allows."""
     together, means, covariance = usual
-    numbers, classes = features.of(places), len(means)
-    columns = [[numbers.index(number) for number in features.of([column])] for column in places]
-    gaps = [column for column in features.gaps if column in places]
+    numbers, classes = features.of(positions), len(means)
+    columns = [[numbers.index(number) for number in features.of([column])] for column in positions]
+    gaps = [column for column in features.gaps if column in positions]
     centres, spreads = [], []
     chances = np.zeros((len(gaps), len(moments.count)))
     weights = np.zeros((classes, len(moments.count)))
@@ -323,7 +323,7 @@ def _groups(
     # About a third of a group's own noise remains: shrinkage removes the rest.
     noise = np.hypot(together.together.noise[2] / together.total, moments.noise[2] / 3 / np.maximum(moments.count, 1.0))
     return GaussianPart(
-        places, weights, np.array(centres), np.array(spreads), dict(zip(gaps, chances, strict=True)), noise
+        positions, weights, np.array(centres), np.array(spreads), dict(zip(gaps, chances, strict=True)), noise
     )
 
 

@@ -92,9 +92,9 @@ def _check(domain: Any) -> None:
 
 def _steps(survey: Measurer, tell: Progress, fits: int) -> GeneratorResult:
     budget, blocks = survey.budget, blocks_of(survey.domain)
-    pairs = [tuple(sorted((*block.places, *other.places))) for block, other in combinations(blocks, 2)]
+    pairs = [tuple(sorted((*block.positions, *other.positions))) for block, other in combinations(blocks, 2)]
     alone = _SINGLE if pairs else 1 - _REVIEW
-    singles = survey.measure([block.places for block in blocks], budget.part(alone), why="every column")
+    singles = survey.measure([block.positions for block in blocks], budget.part(alone), why="every column")
     measured = survey.measure(pairs, budget.part(1 - alone - _REVIEW), why="every pair of columns") if pairs else []
     generator = np.random.default_rng(int.from_bytes(survey.meter.source.bytes(32), "little"))
 

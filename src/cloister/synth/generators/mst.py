@@ -18,7 +18,7 @@ from typing import Any
 from cloister.data.private_data import PrivateData
 from cloister.privacy.loss import Loss
 from cloister.synth.domain.coarsening import grain_marginal, grains_of
-from cloister.synth.domain.domain import Places
+from cloister.synth.domain.domain import Positions
 from cloister.synth.measure.error_estimate import estimate_error
 from cloister.synth.measure.marginals import Measurer, Merges, gaps, l1
 from cloister.synth.model.inference import Model, fit, total_of
@@ -73,8 +73,8 @@ def tree_steps(survey: Measurer, tell: Progress) -> GeneratorResult:
     Privacy: the survey's spend; see `mst`.
     """
     budget, domain = survey.budget, survey.domain
-    places = [(column,) for column in range(len(domain.shape))]
-    measured = survey.measure(places, budget.part(_SINGLE), why="every column")
+    positions = [(column,) for column in range(len(domain.shape))]
+    measured = survey.measure(positions, budget.part(_SINGLE), why="every column")
     grains = grains_of(domain, measured, total_of(measured), _LEAST)
     marginals, shape = [grain_marginal(marginal, grains) for marginal in measured], [grain.size for grain in grains]
     model = fit(shape, marginals, zeros=domain.zeros, grains=grains)
@@ -91,23 +91,23 @@ def tree_steps(survey: Measurer, tell: Progress) -> GeneratorResult:
     return GeneratorResult(model, measured, words, estimate_error(survey, model, budget.part(_REVIEW)))
 
 
-def choose_tree(survey: Measurer, model: Model, loss: Loss, tell: Progress) -> list[Places]:
+def choose_tree(survey: Measurer, model: Model, loss: Loss, tell: Progress) -> list[Positions]:
     """Select the pairs of a spanning tree, each by the exponential mechanism.
 
     Privacy: the loss, in d - 1 equal parts. The score of a pair is the L1 distance between its true counts and those
         of a released model, in the model's cells, which moves by at most m rows with a unit of m rows.
     """
     columns = len(survey.domain.shape)
-    pairs: list[Places] = list(combinations(range(columns), 2))
+    pairs: list[Positions] = list(combinations(range(columns), 2))
     part_of = list(range(columns))
     oracle = MarginalOracle(model)
     grains: list[Merges] = [tuple(model.grains[column].cells for column in pair) for pair in pairs]
-    far: dict[Places, int] = {}
-    tree: list[Places] = []
+    far: dict[Positions, int] = {}
+    tree: list[Positions] = []
     for done in range(columns - 1):
         open_pairs = [pair for pair in pairs if part_of[pair[0]] != part_of[pair[1]]]
 
-        def scores(inside: Measurer, listed: list[Places] = open_pairs) -> list[int]:
+        def scores(inside: Measurer, listed: list[Positions] = open_pairs) -> list[int]:
             if not far:
                 for (pair, counts), merges in zip(inside.counted(pairs), grains, strict=True):
                     expected = oracle.joint(pair) * model.total

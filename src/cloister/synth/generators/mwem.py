@@ -22,7 +22,7 @@ import numpy as np
 from cloister.data.private_data import PrivateData
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
-from cloister.synth.domain.domain import Domain, Places
+from cloister.synth.domain.domain import Domain, Positions
 from cloister.synth.measure.error_estimate import estimate_error
 from cloister.synth.measure.marginals import (
     Floats,
@@ -50,7 +50,7 @@ Workload = Sequence[tuple[str, ...] | Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class _Question:
-    places: Places
+    positions: Positions
     merges: Merges
     words: str
     count: MarginalQuery | None = None
@@ -107,7 +107,7 @@ def mwem(
         words = []
         for done in range(planned):
             chosen = _worst(survey, weights, questions, each.split(2))
-            noisy = survey.measure([chosen.places], each.split(2), [chosen.merges], why=f"round {done + 1}")[0]
+            noisy = survey.measure([chosen.positions], each.split(2), [chosen.merges], why=f"round {done + 1}")[0]
             answers.append((chosen, noisy))
             words.append(chosen.words)
             weights = _updated(weights, answers, total)
@@ -115,7 +115,7 @@ def mwem(
         model = full_joint(survey.domain, weights, total)
         every = [*measured, *(noisy for _, noisy in answers)]
         error = estimate_error(survey, model, budget.part(_REVIEW))
-        marginals = [question.places for question in questions if question.count is None]
+        marginals = [question.positions for question in questions if question.count is None]
         counts = [question.count for question in questions if question.count is not None]
         return GeneratorResult(model, every, words, error, marginals, counts)
 
@@ -136,8 +136,8 @@ def mwem(
 
 def _questions(domain: Domain, workload: Workload | None, bought: bool = False) -> list[_Question]:
     if workload is None:
-        sets = [places for k in (1, 2) for places in combinations(range(len(domain.shape)), k)]
-        return [_Question(places, (), " and ".join(domain.words(places))) for places in sets]
+        sets = [positions for k in (1, 2) for positions in combinations(range(len(domain.shape)), k)]
+        return [_Question(positions, (), " and ".join(domain.words(positions))) for positions in sets]
     if not isinstance(workload, list | tuple):  # it is read again after the charge
         raise BadInput("a workload is a list of questions.")
     questions = [_question(domain, entry, bought) for entry in workload]
@@ -149,27 +149,27 @@ def _questions(domain: Domain, workload: Workload | None, bought: bool = False) 
 def _question(domain: Domain, entry: Any, bought: bool) -> _Question:
     """Read a marginal, named by its columns, or a count, as conditions by column."""
     check_names("a question of the workload", entry, none=False)
-    if not list(entry) or any(name not in domain.places for name in entry):
+    if not list(entry) or any(name not in domain.positions for name in entry):
         raise BadInput("a workload names modelled columns: ('ward', 'age'), or {'age': {'from': 44, 'below': 55}}.")
-    places = tuple(sorted({domain.places[name] for name in entry}))
+    positions = tuple(sorted({domain.positions[name] for name in entry}))
     if not isinstance(entry, Mapping):
-        return _Question(places, (), " and ".join(domain.words(places)))
-    axes = [domain.modelled[column] for column in places]
+        return _Question(positions, (), " and ".join(domain.words(positions)))
+    axes = [domain.modelled[column] for column in positions]
     conditions = tuple(RangeCondition.of(axis, entry[axis.name]) for axis in axes)
     if not bought and any(cells.most.all() or not cells.most.any() for cells in conditions):
         raise BadInput("a count needs a condition that some cells meet and others do not.")
     merges = tuple(cells.most.astype(np.int64) for cells in conditions)
-    return _Question(places, merges, str(dict(entry)), MarginalQuery(entry, places, conditions))
+    return _Question(positions, merges, str(dict(entry)), MarginalQuery(entry, positions, conditions))
 
 
 def _worst(survey: Measurer, weights: Floats, questions: Sequence[_Question], loss: Loss) -> _Question:
     """Select privately the query that the weights answer worst, after subtracting the expected noise."""
     sigma, total = survey.noise(loss), float(weights.sum())
-    expected = [question.of(_marginal(weights, question.places)) for question in questions]
+    expected = [question.of(_marginal(weights, question.positions)) for question in questions]
     noise = [round(sqrt(2 / pi) * sigma * answer.size * survey.parts) for answer in expected]
 
     def scores(inside: Measurer) -> list[int]:
-        counted = inside.counted([question.places for question in questions])
+        counted = inside.counted([question.positions for question in questions])
         return [
             l1(gaps(counts.table(question.merges), answer, total, inside.whole)) - much
             for question, (_, counts), answer, much in zip(questions, counted, expected, noise, strict=True)
@@ -184,7 +184,7 @@ def _updated(weights: Floats, answers: Sequence[tuple[_Question, NoisyMarginal]]
     possible = weights > 0
     for _ in range(_PASSES):
         for question, noisy in answers:
-            now = question.of(_marginal(weights, question.places))
+            now = question.of(_marginal(weights, question.positions))
             # The paper's step is half of the gap in shares of the rows; no weight moves by more than a factor e.
             step = np.clip((noisy.counts - now) / (2 * np.maximum(now, total / (2 * prod(now.shape)))), -1.0, 1.0)
             logs += _spread(step, question, weights.shape)
@@ -193,17 +193,17 @@ def _updated(weights: Floats, answers: Sequence[tuple[_Question, NoisyMarginal]]
     return weights
 
 
-def _marginal(weights: Floats, places: Places) -> Floats:
-    return np.asarray(weights.sum(axis=tuple(i for i in range(weights.ndim) if i not in places)))
+def _marginal(weights: Floats, positions: Positions) -> Floats:
+    return np.asarray(weights.sum(axis=tuple(i for i in range(weights.ndim) if i not in positions)))
 
 
 def _spread(step: Floats, question: _Question, shape: Sequence[int]) -> Floats:
     """Broadcast a number per cell of an answer to the cells of the cross product."""
-    sizes = [shape[column] for column in question.places]
+    sizes = [shape[column] for column in question.positions]
     if question.merges:
         assert step.shape == merged_shape(sizes, question.merges)
         takes = [
             np.arange(size) if merge is None else merge for size, merge in zip(sizes, question.merges, strict=True)
         ]
         step = step[np.ix_(*takes)]
-    return step.reshape([shape[i] if i in question.places else 1 for i in range(len(shape))])
+    return step.reshape([shape[i] if i in question.positions else 1 for i in range(len(shape))])

@@ -23,7 +23,7 @@ import numpy as np
 
 from cloister.data.private_data import PrivateData
 from cloister.privacy.loss import Loss
-from cloister.synth.domain.domain import Places
+from cloister.synth.domain.domain import Positions
 from cloister.synth.measure.error_estimate import estimate_error
 from cloister.synth.measure.marginals import Floats, Measurer, NoisyMarginal, gaps, l1
 from cloister.synth.model.inference import Model, fit
@@ -43,10 +43,10 @@ _STEPS, _LAST_STEPS = 100, 1000
 @dataclass(frozen=True, slots=True)
 class _Candidate:
     column: int
-    parents: Places
+    parents: Positions
 
     @property
-    def places(self) -> Places:
+    def positions(self) -> Positions:
         return tuple(sorted((self.column, *self.parents)))
 
 
@@ -137,7 +137,7 @@ class _Network:
             return _product(oracle.marginal(candidate.parents), oracle.marginal((candidate.column,)), candidate, total)
 
         def scores(inside: Measurer) -> list[int]:
-            counted = inside.counted([candidate.places for candidate in candidates])
+            counted = inside.counted([candidate.positions for candidate in candidates])
             return [
                 l1(gaps(counts.table(), expected(candidate), total, inside.whole))
                 for candidate, (_, counts) in zip(candidates, counted, strict=True)
@@ -146,7 +146,7 @@ class _Network:
         chosen = candidates[self.survey.choose(scores, choice)]
         words = self.survey.domain.words
         why = f"{words((chosen.column,))[0]} given {', '.join(words(chosen.parents)) or 'nothing'}"
-        self.measured += self.survey.measure([chosen.places], measurement, why=why)
+        self.measured += self.survey.measure([chosen.positions], measurement, why=why)
         self.inside.append(chosen.column)
         self.model = self._fit(_STEPS)
         return why
@@ -163,8 +163,8 @@ class _Network:
         """Return the remaining columns, each with every parent set of allowed size; from public and released facts."""
         shape = self.survey.domain.shape
         present = [
-            *(marginal.places for marginal in self.measured),
-            *(zero.places for zero in self.survey.domain.zeros),
+            *(marginal.positions for marginal in self.measured),
+            *(zero.positions for zero in self.survey.domain.zeros),
         ]
         candidates: list[_Candidate] = []
         outside = [column for column in range(len(shape)) if column not in self.inside]
@@ -175,25 +175,27 @@ class _Network:
                 for size in range(min(self.degree, len(self.inside)), 0, -1)
                 for parents in _some(sorted(self.inside), size, looked_at)
             ]
-            light = [candidate for candidate in sets if prod(shape[axis] for axis in candidate.places) <= self.heaviest]
+            light = [
+                candidate for candidate in sets if prod(shape[axis] for axis in candidate.positions) <= self.heaviest
+            ]
             allowed = [
                 candidate
                 for candidate in _spread(light, looked_at)
-                if tree_cells(tree_cliques(shape, [*present, candidate.places]), shape) <= self.most_cells
+                if tree_cells(tree_cliques(shape, [*present, candidate.positions]), shape) <= self.most_cells
                 and oracle.cells(candidate.parents) <= LARGEST
             ]
             candidates += allowed or [self._lightest(column, present)]
         return _spread(candidates, _MOST_CANDIDATES)
 
-    def _lightest(self, column: int, present: Sequence[Places]) -> _Candidate:
+    def _lightest(self, column: int, present: Sequence[Positions]) -> _Candidate:
         """Return the parent with fewest cells, or none if even that is too large, if no candidate is light enough."""
         shape = self.survey.domain.shape
         candidate = _Candidate(column, (min(self.inside, key=lambda parent: shape[parent]),))
-        small = tree_cells(tree_cliques(shape, [*present, candidate.places]), shape) <= max(self.most_cells, LARGEST)
+        small = tree_cells(tree_cliques(shape, [*present, candidate.positions]), shape) <= max(self.most_cells, LARGEST)
         return candidate if small else _Candidate(column, ())
 
 
-def _some(columns: Sequence[int], size: int, most: int) -> list[Places]:
+def _some(columns: Sequence[int], size: int, most: int) -> list[Positions]:
     """Return all sets of the given size, or some of them: a public choice that depends on nothing else."""
     if comb(len(columns), size) <= _MOST_SETS:
         return list(combinations(columns, size))
@@ -208,5 +210,5 @@ def _spread(listed: Sequence[_Candidate], most: int) -> list[_Candidate]:
 
 def _product(parents: Floats, column: Floats, candidate: _Candidate, total: float) -> Floats:
     """Return the counts of a column and its parents under independence, dimensions in ascending order."""
-    side = candidate.places.index(candidate.column)
+    side = candidate.positions.index(candidate.column)
     return np.moveaxis(np.multiply.outer(parents, column), -1, side) / max(total, 1.0)

@@ -31,7 +31,7 @@ from cloister.privacy.filter import noise_for
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above
 from cloister.synth.domain.coarsening import nonnegative
-from cloister.synth.domain.domain import Places
+from cloister.synth.domain.domain import Positions
 from cloister.synth.domain.features import ONE, Features, check_features
 from cloister.synth.measure.error_estimate import estimate_error
 from cloister.synth.measure.marginals import Floats, Measurer, NoisyMarginal, deviation
@@ -101,7 +101,7 @@ def ron_gauss(
         second = _second(survey, survey_features, names, chosen, turned, loss, table_rows, groups)
         part = _part(survey_features, tuple(names), turned, first, second)
         total = max(1.0, float(first[0].sum()))
-        told_by = None if label is None else survey.domain.places[label]
+        told_by = None if label is None else survey.domain.positions[label]
         shares = nonnegative(first[0], total) / total
         model = GaussianModel(survey.domain, [part], total, told_by, shares)
         tell(0.8, "reviewing")
@@ -136,25 +136,25 @@ def directions(numbers: int, kept: int, seed: int) -> NDArray[np.int64]:
 
 def _used(features: Features, label: str | None) -> tuple[list[int], list[int]]:
     """Return the columns beside the label, and their features."""
-    places = [column for column, axis in enumerate(features.domain.modelled) if axis.name != label]
-    return places, features.of(places)
+    positions = [column for column, axis in enumerate(features.domain.modelled) if axis.name != label]
+    return positions, features.of(positions)
 
 
 def _classes(survey: Measurer, features: Features, label: str) -> GroupKey:
-    return features.domain.modelled[survey.domain.places[label]].key()
+    return features.domain.modelled[survey.domain.positions[label]].key()
 
 
 def _first(
     survey: Measurer,
     features: Features,
-    places: Sequence[int],
+    positions: Sequence[int],
     chosen: Sequence[int],
     loss: Loss,
     rows: PrivateTable,
     groups: GroupKey | None,
 ) -> tuple[Floats, Floats, Floats, float]:
     """Measure counts, sums and gaps of each class; return them with the noise on a count."""
-    c, gaps = len(places), [column for column in features.gaps if column in places]
+    c, gaps = len(positions), [column for column in features.gaps if column in positions]
     alpha = max(1, round(sqrt(c)))
     noise = noise_for(root_above(alpha**2 + c) * ONE * survey.most, (alpha + c) * ONE * survey.most, loss)
     keys = () if groups is None else (groups,)
@@ -174,7 +174,7 @@ def _first(
 def _second(
     survey: Measurer,
     features: Features,
-    places: Sequence[int],
+    positions: Sequence[int],
     chosen: Sequence[int],
     turned: NDArray[np.int64],
     loss: Loss,
@@ -182,7 +182,7 @@ def _second(
     groups: GroupKey | None,
 ) -> tuple[Floats, Floats, float]:
     """Measure sums of products and of squared lengths of projected rows per class; return the noise on a product."""
-    c, p = len(places), turned.shape[1]
+    c, p = len(positions), turned.shape[1]
     # A singular value is a float; a millionth more is certainly above it.
     longest = ceil(float(np.linalg.norm(turned, 2)) ** 2 * (1 + 1e-6)) * c * ONE**2
     square = c * (ONE * _FINE) ** 2
@@ -231,7 +231,7 @@ def _added(terms: Sequence[exp.Expression]) -> exp.Expression:
 
 def _part(
     features: Features,
-    places: Places,
+    positions: Positions,
     turned: NDArray[np.int64],
     first: tuple[Floats, Floats, Floats, float],
     second: tuple[Floats, Floats, float],
@@ -255,6 +255,6 @@ def _part(
         other = np.eye(numbers) - basis @ basis.T
         means.append(mean)
         covariances.append(nearest_covariance(basis @ inside @ basis.T + rest * other, 1e-5))
-    listed = [column for column in features.gaps if column in places]
+    listed = [column for column in features.gaps if column in positions]
     gaps_of = dict(zip(listed, chances, strict=True))
-    return GaussianPart(places, np.eye(len(count)), np.array(means), np.array(covariances), gaps_of)
+    return GaussianPart(positions, np.eye(len(count)), np.array(means), np.array(covariances), gaps_of)

@@ -57,7 +57,7 @@ def read_two(
     return read_domain(first, table=parent, bins=above), read_domain(second, table=child, bins=joined)
 
 
-def _check_tables(ds: Any, parent: str, child: str, columns: Any, bins: Any) -> None:
+def _check_tables(ds: PrivateData, parent: str, child: str, columns: Any, bins: Any) -> None:
     """Refuse what is no dataset, and tables that cannot be joined as parents and children."""
     if not (hasattr(ds, "relation") and hasattr(ds, "schema")):
         raise BadInput("synthetic data are made from a Cloister dataset: cl.open(source, schema=…, budget=…).")
@@ -85,11 +85,11 @@ def _check_columns(chosen: Mapping[str, Sequence[str]], bins: Any) -> None:
         raise BadInput(f"bins names {unknown[0]:.60}, which is no column of {' or '.join(chosen)}.")
 
 
-def _with_number(ds: Any, parent: str, child: str, plain: Domain, terms: Mapping[str, Any]) -> "_Seen":
+def _with_number(ds: PrivateData, parent: str, child: str, plain: Domain, terms: Mapping[str, Any]) -> "_Seen":
     """Return the parents with their number of children."""
     relation, most = _parents(ds, parent, child, plain)
     number = Column(NUMBER, "integer", (0, most), nullable=False)
-    facts = ds.schema.tables[parent]
+    facts = ds.tables.schema.tables[parent]
     return _Seen(
         parent,
         replace(relation, columns={**_every(ds, parent, tuple(terms)), NUMBER: number}),
@@ -100,10 +100,10 @@ def _with_number(ds: Any, parent: str, child: str, plain: Domain, terms: Mapping
 
 
 def _with_parents(
-    ds: Any, parent: str, child: str, child_domain: Domain, shared: Sequence[str], terms: Mapping[str, Any]
+    ds: PrivateData, parent: str, child: str, child_domain: Domain, shared: Sequence[str], terms: Mapping[str, Any]
 ) -> "_Seen":
     """Return the children with columns of their parents, under the parent's rules as well."""
-    above, facts = ds.schema.tables[parent], ds.schema.tables[child]
+    above, facts = ds.tables.schema.tables[parent], ds.tables.schema.tables[child]
     renamed = {
         f"{parent}.{column}": replace(_every(ds, parent, [column])[column], name=f"{parent}.{column}")
         for column in shared

@@ -304,7 +304,7 @@ def _children(
     of_parent = {column: above.names.index(axis.name[len(prefix) + 1 :]) for column, axis in _parental(domain, prefix)}
     # Given a parent, a child depends only on those of its columns that were measured with a child's.
     near = sorted(
-        {p for marginal in result.measured if set(marginal.places) - set(of_parent) for p in marginal.places}
+        {p for marginal in result.measured if set(marginal.positions) - set(of_parent) for p in marginal.positions}
         & set(of_parent)
     )
     parent_cells = parents[owners][:, [of_parent[column] for column in near]]

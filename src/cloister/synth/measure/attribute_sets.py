@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cloister.synth.domain.domain import Places
+from cloister.synth.domain.domain import Positions
 from cloister.synth.domain.features import Features
 from cloister.synth.measure.marginals import Floats
 from cloister.synth.measure.moments import GroupMoments
@@ -43,18 +43,18 @@ def pooled(moments: GroupMoments) -> tuple[Floats, Floats]:
     return means, covariance
 
 
-def cleared(features: Features, places: Sequence[int], covariance: Floats, noise: float) -> Floats:
+def cleared(features: Features, positions: Sequence[int], covariance: Floats, noise: float) -> Floats:
     """Shrink each column pair's covariance by the share that noise explains (positive-part James & Stein 1961).
 
     Args:
         features: features of the domain.
-        places: the columns.
+        positions: the columns.
         covariance: noisy covariance of their features.
         noise: standard deviation of the noise.
     """
     shrunk = covariance.copy()
-    indices = _own(features, places)
-    for a, b in combinations(range(len(places)), 2):
+    indices = _own(features, positions)
+    for a, b in combinations(range(len(positions)), 2):
         block = shrunk[np.ix_(indices[a], indices[b])]
         factor = max(0.0, 1 - _DOUBT * block.size * noise**2 / max(float((block**2).sum()), 1e-12))
         shrunk[np.ix_(indices[a], indices[b])] = factor * block
@@ -62,23 +62,23 @@ def cleared(features: Features, places: Sequence[int], covariance: Floats, noise
     return shrunk
 
 
-def correlations(features: Features, places: Sequence[int], covariance: Floats) -> Floats:
+def correlations(features: Features, positions: Sequence[int], covariance: Floats) -> Floats:
     """Return the correlation of columns, between 0 and 1: the maximum over their features."""
     spread = np.sqrt(np.diag(covariance))
     absolute = np.abs(covariance / np.outer(spread, spread))
-    indices = _own(features, places)
-    strength = np.eye(len(places))
-    for a, b in combinations(range(len(places)), 2):
+    indices = _own(features, positions)
+    strength = np.eye(len(positions))
+    for a, b in combinations(range(len(positions)), 2):
         strength[a, b] = strength[b, a] = min(1.0, float(absolute[np.ix_(indices[a], indices[b])].max(initial=0.0)))
     return strength
 
 
-def _own(features: Features, places: Sequence[int]) -> list[list[int]]:
-    ours = features.of(places)
-    return [[ours.index(number) for number in features.of([column])] for column in places]
+def _own(features: Features, positions: Sequence[int]) -> list[list[int]]:
+    ours = features.of(positions)
+    return [[ours.index(number) for number in features.of([column])] for column in positions]
 
 
-def attribute_sets(strength: Floats, linkage: Linkage, cut: float, largest: int) -> list[Places]:
+def attribute_sets(strength: Floats, linkage: Linkage, cut: float, largest: int) -> list[Positions]:
     """Return sets of columns, none larger than `largest`.
 
     Args:

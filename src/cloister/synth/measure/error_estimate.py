@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from cloister.privacy.filter import noise_for
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import root_above
-from cloister.synth.domain.domain import Places
+from cloister.synth.domain.domain import Positions
 from cloister.synth.measure.marginals import MOST_PLACES, gaps, in_parts, l1, parts_of
 from cloister.synth.model.marginal_oracle import LARGEST
 
@@ -59,7 +59,7 @@ def estimate_error(survey: "Measurer", model: "AnyModel", loss: Loss) -> ErrorEs
         m·√k in L2 and m·k in L1; the grid of 1/64 row adds one step each. Distances are integers, and rounded once.
     """
     columns, oracle = len(model.grains), model.asked()
-    sets = [places for places in _looked_at(columns) if _answerable(places, oracle, survey.domain)]
+    sets = [positions for positions in _looked_at(columns) if _answerable(positions, oracle, survey.domain)]
     ways = max(map(len, sets))
     numbers = ways + columns
     step = -(-survey.most * _GRID // survey.whole) + 1
@@ -67,12 +67,15 @@ def estimate_error(survey: "Measurer", model: "AnyModel", loss: Loss) -> ErrorEs
 
     def look() -> NDArray[Any]:
         far = {
-            places: _distance(oracle, model.total, places, counts, survey.whole)
-            for places, counts in survey.counted(sets)
+            positions: _distance(oracle, model.total, positions, counts, survey.whole)
+            for positions, counts in survey.counted(sets)
         }
-        means = [_mean([far[places] for places in sets if len(places) == k], survey.parts) for k in range(1, ways + 1)]
+        means = [
+            _mean([far[positions] for positions in sets if len(positions) == k], survey.parts)
+            for k in range(1, ways + 1)
+        ]
         for i in range(columns):  # a column without a measurable pair is represented by itself
-            distances = [far[places] for places in sets if len(places) == 2 and i in places]
+            distances = [far[positions] for positions in sets if len(positions) == 2 and i in positions]
             means.append(_mean(distances or [far[i,]], survey.parts))
         return np.array(means, dtype=np.int64 if max(means) < 2**62 else object)
 
@@ -93,9 +96,9 @@ def rising(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.array([max(min(values[a : b + 1].mean() for b in count[i:]) for a in count[: i + 1]) for i in count])
 
 
-def _looked_at(columns: int) -> list[Places]:
+def _looked_at(columns: int) -> list[Positions]:
     """Return marginals of one, two and three columns, as many as time allows, spread evenly: a public choice."""
-    sets: list[Places] = [(column,) for column in range(columns)]
+    sets: list[Positions] = [(column,) for column in range(columns)]
     if comb(columns, 2) <= _MOST_SETS:
         sets += combinations(range(columns), 2)
     else:  # every column with equally many others
@@ -104,15 +107,15 @@ def _looked_at(columns: int) -> list[Places]:
         sets += dict.fromkeys(tuple(sorted((i, (i + step) % columns))) for step in apart for i in range(columns))
     if comb(columns, 3) <= _MOST_SETS:
         return [*sets, *combinations(range(columns), 3)]
-    drawn, triples = np.random.default_rng(0), dict[Places, None]()
+    drawn, triples = np.random.default_rng(0), dict[Positions, None]()
     while len(triples) < _MOST_SETS:
         triples[tuple(sorted(drawn.choice(columns, 3, replace=False).tolist()))] = None
     return [*sets, *triples]
 
 
-def _answerable(places: Places, oracle: "Asks", domain: "Domain") -> bool:
+def _answerable(positions: Positions, oracle: "Asks", domain: "Domain") -> bool:
     """Return True if a marginal needs no huge table. The model is released, so the omission depends on no row."""
-    return len(places) == 1 or (oracle.part_cells(places) <= LARGEST and domain.cells(places) < MOST_PLACES)
+    return len(positions) == 1 or (oracle.part_cells(positions) <= LARGEST and domain.cells(positions) < MOST_PLACES)
 
 
 def _mean(distances: list[int], parts: int) -> int:
@@ -120,14 +123,14 @@ def _mean(distances: list[int], parts: int) -> int:
     return sum(distances) * _GRID // (len(distances) * parts)
 
 
-def _distance(oracle: "Asks", total: float, places: Places, counts: "MarginalCounts", whole: int) -> int:
+def _distance(oracle: "Asks", total: float, positions: Positions, counts: "MarginalCounts", whole: int) -> int:
     """Return the L1 distance between model and table, in whole parts of a row. Inside a step only.
 
     If only cells with rows are listed, the distance in all others is the model's expected number of rows there: its
     total, minus the listed cells. A cell that a unit adds to the list moves this by no more than the cell's count.
     """
-    if prod(counts.shape) <= _LISTED and oracle.cells(places) <= LARGEST:
-        return l1(gaps(counts.table(), oracle.marginal(places), total, whole))
-    expected, parts = oracle.at(places, counts.places), parts_of(whole)
+    if prod(counts.shape) <= _LISTED and oracle.cells(positions) <= LARGEST:
+        return l1(gaps(counts.table(), oracle.marginal(positions), total, whole))
+    expected, parts = oracle.at(positions, counts.positions), parts_of(whole)
     listed = int(in_parts(expected, total, parts).sum())
     return l1(gaps(counts.numbers, expected, total, whole)) + int(in_parts(np.array(total), total, parts)) - listed

@@ -29,7 +29,7 @@ from cloister.privacy.filter import BudgetShare, PrivacyFilter, noise_for
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, Exponential, root_above
 from cloister.synth.domain.axis import Cells
-from cloister.synth.domain.domain import Domain, Places
+from cloister.synth.domain.domain import Domain, Positions
 
 if TYPE_CHECKING:
     from cloister.data.private_table import PrivateTable
@@ -68,22 +68,22 @@ class NoisyMarginal:
     """A released marginal.
 
     Attributes:
-        places: indices of its columns among the modelled columns, ascending.
+        positions: indices of its columns among the modelled columns, ascending.
         counts: noisy number of rows in each cell; one dimension for each column.
         sigma: the standard deviation of the noise on a cell, in rows: one for all, or one for each.
         merges: for each column, the map from its cells to merged cells; None if its cells are unchanged.
         why: the reason for measuring it, in words.
     """
 
-    places: Places
+    positions: Positions
     counts: Floats
     sigma: float | Floats
     merges: Merges = ()
     why: str = ""
 
-    def merge(self, place: int) -> Cells | None:
+    def merge(self, position: int) -> Cells | None:
         """Return the map from the cells of one of its columns to merged cells."""
-        return self.merges[self.places.index(place)] if self.merges else None
+        return self.merges[self.positions.index(position)] if self.merges else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class MarginalCounts:
     numbers: NDArray[np.int64]
 
     @property
-    def places(self) -> tuple[Cells, ...]:
+    def positions(self) -> tuple[Cells, ...]:
         """Return for each column the cell of each listed one."""
         return tuple(np.asarray(cells) for cells in np.unravel_index(self.cells, self.shape))
 
@@ -110,7 +110,7 @@ class MarginalCounts:
         shape, where = self.shape, self.cells
         if any(merge is not None for merge in merges):
             shape = merged_shape(self.shape, merges)
-            taken = [cells if how is None else how[cells] for cells, how in zip(self.places, merges, strict=True)]
+            taken = [cells if how is None else how[cells] for cells, how in zip(self.positions, merges, strict=True)]
             where = np.ravel_multi_index(tuple(taken), shape)
         counts = np.zeros(math.prod(shape), dtype=self.numbers.dtype)
         np.add.at(counts, where, self.numbers)
@@ -132,7 +132,7 @@ class Measurer:
     relation: "PrivateTable"
     meter: PrivacyFilter
     budget: BudgetShare
-    _exact: dict[Places, MarginalCounts] = field(default_factory=dict, repr=False)
+    _exact: dict[Positions, MarginalCounts] = field(default_factory=dict, repr=False)
 
     @property
     def whole(self) -> int:
@@ -161,7 +161,7 @@ class Measurer:
 
     def measure(
         self,
-        marginals: Sequence[Places],
+        marginals: Sequence[Positions],
         loss: Loss,
         merges: Sequence[Merges] | None = None,
         why: str = "",
@@ -188,11 +188,11 @@ class Measurer:
         noisy = np.asarray(self.meter.release(look, noise), dtype=np.float64) / self.whole
         sigma = deviation(noise, self.whole)
         released, start = [], 0
-        for places, how in zip(marginals, taken, strict=True):
-            shape = merged_shape([self.domain.shape[column] for column in places], how)
+        for positions, how in zip(marginals, taken, strict=True):
+            shape = merged_shape([self.domain.shape[column] for column in positions], how)
             size = math.prod(shape)
             counts = noisy[start : start + size].reshape(shape)
-            released.append(NoisyMarginal(tuple(places), counts, sigma, how, why))
+            released.append(NoisyMarginal(tuple(positions), counts, sigma, how, why))
             start += size
         return released
 
@@ -221,34 +221,36 @@ class Measurer:
 
     # Private: called inside a step, after the charge.
 
-    def exact(self, places: Places, merges: Merges = ()) -> Floats:
+    def exact(self, positions: Positions, merges: Merges = ()) -> Floats:
         """Return the true counts, in rows. As sensitive as the rows: only inside `measure` and `choose`."""
-        [(_, counts)] = self.counted([places])
+        [(_, counts)] = self.counted([positions])
         return counts.table(merges) / self.whole
 
-    def count(self, marginals: Iterable[Places]) -> None:
+    def count(self, marginals: Iterable[Positions]) -> None:
         """Count in the engine the marginals that are still missing."""
         for _ in self.counted(marginals):
             pass
 
-    def counted(self, marginals: Iterable[Places]) -> Iterator[tuple[Places, MarginalCounts]]:
+    def counted(self, marginals: Iterable[Positions]) -> Iterator[tuple[Positions, MarginalCounts]]:
         """Yield true counts of marginals, one after the other; as many as memory allows are cached."""
         wanted = list(marginals)
         for start in range(0, len(wanted), _AT_ONCE):
             some = wanted[start : start + _AT_ONCE]
-            missing = [places for places in dict.fromkeys(some) if places not in self._exact]
+            missing = [positions for positions in dict.fromkeys(some) if positions not in self._exact]
             fresh = dict(zip(missing, self._counted(missing), strict=True)) if missing else {}
             cached = sum(len(counts.cells) for counts in self._exact.values())
-            for places, counts in fresh.items():
+            for positions, counts in fresh.items():
                 cached += len(counts.cells)
                 if cached <= _KEPT:
-                    self._exact[places] = counts
-            yield from ((places, fresh[places] if places in fresh else self._exact[places]) for places in some)
+                    self._exact[positions] = counts
+            yield from (
+                (positions, fresh[positions] if positions in fresh else self._exact[positions]) for positions in some
+            )
 
-    def _counted(self, marginals: Sequence[Places]) -> list[MarginalCounts]:
-        places = sorted({column for marginal in marginals for column in marginal})
-        keys: list[GroupKey] = [self.domain.modelled[column].key() for column in places]
-        sets = [[places.index(column) for column in marginal] for marginal in marginals]
+    def _counted(self, marginals: Sequence[Positions]) -> list[MarginalCounts]:
+        positions = sorted({column for marginal in marginals for column in marginal})
+        keys: list[GroupKey] = [self.domain.modelled[column].key() for column in positions]
+        sets = [[positions.index(column) for column in marginal] for marginal in marginals]
         occupied = self.relation.sums(keys).run_occupied(self.relation.engine, sets)
         return [
             MarginalCounts(

@@ -1,6 +1,6 @@
 """Noisy means and covariances of groups of rows: summed in the engine, one release for all groups.
 
-    found = measure_moments(survey, features, places, groups, loss)
+    found = measure_moments(survey, features, positions, groups, loss)
     found.count, found.mean, found.second      # one for each group, and their noise
 
 Privacy: a row is in one group. It adds to it a one, one number within ±1 for each of c columns, and their products:
@@ -23,7 +23,7 @@ from cloister.data.statistics import GroupKey
 from cloister.privacy.filter import noise_for
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian, DiscreteLaplace, root_above
-from cloister.synth.domain.domain import Places
+from cloister.synth.domain.domain import Positions
 from cloister.synth.domain.features import ONE, Features
 from cloister.synth.measure.marginals import Floats, Measurer, deviation
 
@@ -82,7 +82,7 @@ class GroupMoments:
 def measure_moments(
     survey: Measurer,
     features: Features,
-    places: Places,
+    positions: Positions,
     loss: Loss,
     rows: PrivateTable,
     keys: Sequence[GroupKey] = (),
@@ -94,7 +94,7 @@ def measure_moments(
     Args:
         survey: the survey that pays.
         features: features of the domain.
-        places: the columns.
+        positions: the columns.
         loss: the loss of all groups together.
         rows: the rows from `features.rows`.
         keys: the group keys: public lists, or released values; one group of all rows unless given.
@@ -103,10 +103,10 @@ def measure_moments(
 
     Privacy: the loss; see above. Discrete Gaussian noise for a rho, discrete Laplace for an epsilon.
     """
-    chosen = features.of(places)
-    gaps = [column for column in features.gaps if column in places]
+    chosen = features.of(positions)
+    gaps = [column for column in features.gaps if column in positions]
     pairs = [(i, j) for i, j in combinations_with_replacement(range(len(chosen)), 2) if crossed or i == j]
-    noise, (alpha, beta) = law_of_moments(survey, len(places), loss, crossed, weighed)
+    noise, (alpha, beta) = law_of_moments(survey, len(positions), loss, crossed, weighed)
     unit = ONE**2
     values = [features.value(i) for i in chosen]
     values += [features.gap(column) for column in gaps]

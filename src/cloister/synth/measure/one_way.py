@@ -2,7 +2,7 @@
 
     singles = measure_one_way(survey, label, loss)
     features = Features(domain, singles.shares, least=…)         # ranks, and categories that are frequent enough
-    moments = singles.sharpen(moments, features, places)          # means and squares, more precise with counts
+    moments = singles.sharpen(moments, features, positions)          # means and squares, more precise with counts
     wanted = singles.wanted(classes, drawn, kinds)                # the share of rows for each cell
 
 A Gaussian of 32 cells of a column has its mean and spread, but no peak at forty hours and no tail. Counts of single
@@ -105,18 +105,18 @@ class OneWayMarginals:
         )
         return OneWayMarginals(self.domain, counts, sigma, measured, self.label)
 
-    def sharpen(self, moments: GroupMoments, features: Features, places: Sequence[int]) -> GroupMoments:
+    def sharpen(self, moments: GroupMoments, features: Features, positions: Sequence[int]) -> GroupMoments:
         """Combine moments of classes with the one-way marginals of the same numbers: the mean of least variance."""
         used = [counts.shape[1] for column, counts in enumerate(self.counts) if column != self.label]
         count = _mean(moments.count, moments.noise[0], self.classes, self.sigma * sqrt(sum(used)) / len(used))
         sums, products = moments.sums.copy(), moments.products.copy()
-        ours = features.of(places)
+        ours = features.of(positions)
         for i, number in enumerate(ours):
-            column, cell = features.listed[number].place, features.listed[number].cell
+            column, cell = features.listed[number].position, features.listed[number].cell
             counts = self.counts[column]
             if cell is not None:
                 sums[:, i] = _mean(sums[:, i], moments.noise[1], counts[:, cell], self.sigma)
-                beside = [j for j, other in enumerate(ours) if features.listed[other].place == column]
+                beside = [j for j, other in enumerate(ours) if features.listed[other].position == column]
                 products[:, i, beside] = products[:, beside, i] = 0.0  # a row has one category
                 products[:, i, i] = sums[:, i]
                 continue

@@ -85,7 +85,7 @@ def partition(
     leaves = [Leaf()]
     for level in range(depth):
         number = numbers[level % len(numbers)]
-        line = np.rint(features.coordinates(features.listed[number].place) * ONE).astype(np.int64)
+        line = np.rint(features.coordinates(features.listed[number].position) * ONE).astype(np.int64)
         line = np.union1d(line, [0])  # the position of missing numbers
         counts = _counts(survey, features, leaves, number, line, loss.split(depth), rows)
         leaves = [

@@ -48,7 +48,7 @@ def allowed_cells(domain: Domain) -> Floats:
     """Return one for each combination that can occur, zero for structural zeros."""
     allowed = np.ones(domain.shape)
     for zero in domain.zeros:
-        sides = [size if column in zero.places else 1 for column, size in enumerate(domain.shape)]
+        sides = [size if column in zero.positions else 1 for column, size in enumerate(domain.shape)]
         allowed *= zero.allowed.reshape(sides)
     if not allowed.any():
         raise BadInput("never leaves no combination that could occur. Look at the schema.")
@@ -72,12 +72,12 @@ def full_joint(domain: Domain, counts: Floats, total: float | None = None) -> Mo
     shares = np.zeros(counts.size)
     shares[allowed] = nonnegative(noisy, rows) / rows
     joint = (shares / shares.sum()).reshape(domain.shape)
-    places = tuple(range(len(domain.shape)))
+    positions = tuple(range(len(domain.shape)))
     model = Model(
         domain.shape,
-        junction_tree(domain.shape, [places]),
-        {places: np.log(np.where(joint > 0, joint, 1.0))},
-        (Zero(places, joint > 0),),
+        junction_tree(domain.shape, [positions]),
+        {positions: np.log(np.where(joint > 0, joint, 1.0))},
+        (Zero(positions, joint > 0),),
         rows,
         tuple(Grain.whole(size) for size in domain.shape),
     )

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cloister.privacy.errors import BadInput
 from cloister.synth.domain.axis import Cells
-from cloister.synth.domain.domain import Domain, Places
+from cloister.synth.domain.domain import Domain, Positions
 from cloister.synth.domain.features import Features
 from cloister.synth.measure.marginals import Floats
 from cloister.synth.model.inference import Grain, Model, propagate
@@ -95,7 +95,7 @@ class GaussianPart:
     """A mixture of Gaussians for a set of columns.
 
     Attributes:
-        places: the columns.
+        positions: the columns.
         weights: for each class (a row) the share of each group.
         means: means of every feature of the columns, by group.
         covariances: covariances of the features, by group.
@@ -103,7 +103,7 @@ class GaussianPart:
         noise: standard deviation of the noise in the covariances of each group; none unless given.
     """
 
-    places: Places
+    positions: Positions
     weights: Floats
     means: Floats
     covariances: Floats
@@ -147,37 +147,37 @@ class GaussianModel:
         """Return the model itself: it keeps the rows that it answers from."""
         return self
 
-    def cells(self, places: Places) -> int:
+    def cells(self, positions: Positions) -> int:
         """Return the size of the answer: it is counted in rows and needs no other table."""
-        return math.prod(self.shape[column] for column in places)
+        return math.prod(self.shape[column] for column in positions)
 
-    def part_cells(self, places: Places) -> int:
+    def part_cells(self, positions: Positions) -> int:
         """Return the size needed by `at` and `weighed`, which are answered from rows."""
         return _ASKED
 
-    def marginal(self, places: Places) -> Floats:
+    def marginal(self, positions: Positions) -> Floats:
         """Return the expected rows in each cell of some columns: shares of many rows sampled once."""
-        shape = [self.shape[column] for column in places]
+        shape = [self.shape[column] for column in positions]
         sample = self._rows()
-        where = np.ravel_multi_index(tuple(sample[:, column] for column in places), shape)
+        where = np.ravel_multi_index(tuple(sample[:, column] for column in positions), shape)
         counts = np.bincount(where, minlength=math.prod(shape)).reshape(shape)
         return np.asarray(counts * (self.total / len(sample)))
 
-    def at(self, places: Places, cells: Sequence[Cells]) -> Floats:
+    def at(self, positions: Positions, cells: Sequence[Cells]) -> Floats:
         """Return the expected rows in some cells only: for each column the cell of each of them."""
-        shape, sample = [self.shape[column] for column in places], self._rows()
+        shape, sample = [self.shape[column] for column in positions], self._rows()
         occupied, counts = np.unique(
-            np.ravel_multi_index(tuple(sample[:, column] for column in places), shape), return_counts=True
+            np.ravel_multi_index(tuple(sample[:, column] for column in positions), shape), return_counts=True
         )
         where = np.ravel_multi_index(tuple(cells), shape)
         near = np.minimum(np.searchsorted(occupied, where), len(occupied) - 1)
         return np.where(occupied[near] == where, counts[near], 0) * (self.total / len(sample))
 
-    def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
+    def weighed(self, positions: Positions, weights: Sequence[Floats]) -> float:
         """Return the expected sum over rows of the product of their cells' weights."""
         sample = self._rows()
         each = np.ones(len(sample))
-        for column, weight in zip(places, weights, strict=True):
+        for column, weight in zip(positions, weights, strict=True):
             each *= weight[sample[:, column]]
         return float(each.mean() * self.total)
 
@@ -213,7 +213,7 @@ class GaussianModel:
     ) -> NDArray[np.bool_]:
         fits = np.ones(len(cells), dtype=bool)
         for zero in self.domain.zeros:
-            fits &= zero.allowed[tuple(cells[:, column] for column in zero.places)]
+            fits &= zero.allowed[tuple(cells[:, column] for column in zero.positions)]
         for column, weights in (given or {}).items():
             fits &= generator.random(len(cells)) < weights[cells[:, column]]
         return fits
@@ -226,7 +226,7 @@ class GaussianModel:
         if given:
             return np.zeros((0, len(self.shape)), dtype=np.int64)
         zeros = self.domain.zeros
-        tree = junction_tree(self.shape, [zero.places for zero in zeros])
+        tree = junction_tree(self.shape, [zero.positions for zero in zeros])
         even = Model(self.shape, tree, {}, zeros, 1.0, self.grains)
         even.beliefs = propagate(even)
         return even.draw(_EVEN, generator)
@@ -248,9 +248,9 @@ class GaussianModel:
         features = self.features or Features(self.domain)
         group = systematic(part.weights, kind, generator)
         groups = [(int(index), np.flatnonzero(group == index)) for index in np.unique(group)]
-        ours = features.of(part.places)
+        ours = features.of(part.positions)
         values = np.zeros((len(cells), len(ours)))
-        numbers = [column for column in part.places if features.numeric(column)]
+        numbers = [column for column in part.positions if features.numeric(column)]
         sampled = [ours.index(features.of([column])[0]) for column in numbers]
         free = all(column in self.wanted for column in numbers)
         for index, rows in groups:
@@ -267,7 +267,7 @@ class GaussianModel:
                 cell = ranked(values[:, i], absent, kind, wanted, len(line), generator)
                 values[:, i] = np.append(line, 0.0)[np.minimum(cell, len(line))]
             cells[:, column] = cell
-        for column in (column for column in part.places if not features.numeric(column)):
+        for column in (column for column in part.positions if not features.numeric(column)):
             indices = [ours.index(number) for number in features.of([column])]
             expected = np.zeros((len(cells), len(indices)))
             for index, rows in groups:

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from cloister.synth.domain.axis import Cells
-from cloister.synth.domain.domain import Places, Zero
+from cloister.synth.domain.domain import Positions, Zero
 from cloister.synth.measure.marginals import Floats, NoisyMarginal
 from cloister.synth.model.junction_tree import JunctionTree, junction_tree
 
@@ -71,16 +71,16 @@ class Model:
 
     shape: tuple[int, ...]
     tree: JunctionTree
-    factors: dict[Places, Floats]
+    factors: dict[Positions, Floats]
     zeros: tuple[Zero, ...]
     total: float
     grains: tuple[Grain, ...]
     beliefs: list[Floats] = field(default_factory=list)
     pace: float = 0.0
 
-    def marginal(self, places: Places) -> Floats:
+    def marginal(self, positions: Positions) -> Floats:
         """Return the expected rows in each cell of some columns of the domain, in ascending order."""
-        return self.asked().marginal(places)
+        return self.asked().marginal(positions)
 
     def asked(self) -> "MarginalOracle":
         """Return an oracle for many queries at once."""
@@ -98,23 +98,23 @@ class Model:
 class Asks(Protocol):
     """A model prepared for several queries."""
 
-    def cells(self, places: Places) -> int:
+    def cells(self, positions: Positions) -> int:
         """Return the size of the largest table that a query about these columns needs."""
         ...
 
-    def part_cells(self, places: Places) -> int:
+    def part_cells(self, positions: Positions) -> int:
         """Return the size of the largest table that `at` and `weighed` need."""
         ...
 
-    def marginal(self, places: Places) -> Floats:
+    def marginal(self, positions: Positions) -> Floats:
         """Return the expected rows in each cell of some columns of the domain, in ascending order."""
         ...
 
-    def at(self, places: Places, cells: Sequence[Cells]) -> Floats:
+    def at(self, positions: Positions, cells: Sequence[Cells]) -> Floats:
         """Return the expected rows in some cells of the domain only: for each column the cell of each of them."""
         ...
 
-    def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
+    def weighed(self, positions: Positions, weights: Sequence[Floats]) -> float:
         """Return the expected sum over rows of the product of their cells' weights."""
         ...
 
@@ -132,7 +132,7 @@ class AnyModel(Protocol):
         """Return the maps from the domain's cells to the model's cells."""
         ...
 
-    def marginal(self, places: Places) -> Floats:
+    def marginal(self, positions: Positions) -> Floats:
         """Return the expected rows in each cell of some columns of the domain, in ascending order."""
         ...
 
@@ -180,9 +180,9 @@ def fit(
         watch: called with each step and its loss.
     """
     rows = total_of(marginals) if total is None else total
-    tree = junction_tree(shape, [*(marginal.places for marginal in marginals), *(zero.places for zero in zeros)])
+    tree = junction_tree(shape, [*(marginal.positions for marginal in marginals), *(zero.positions for zero in zeros)])
     all_grains = tuple(grains) if grains is not None else tuple(Grain.whole(size) for size in shape)
-    factors = {} if start is None else {places: factor.copy() for places, factor in start.factors.items()}
+    factors = {} if start is None else {positions: factor.copy() for positions, factor in start.factors.items()}
     model = Model(tuple(shape), tree, factors, tuple(zeros), rows, all_grains)
     terms = _terms(marginals, tree, shape, rows)
     noise = 0.5 * enough * sum(term.target.size for term in terms)
@@ -194,16 +194,16 @@ def clique_weights(model: Model) -> list[Floats]:
     """Return for each clique the logarithm of its factor, from those of the sets of columns that it holds."""
     tree, shape = model.tree, model.shape
     weights = [np.zeros([shape[column] for column in clique]) for clique in tree.cliques]
-    never = [(zero.places, np.where(zero.allowed, 0.0, -np.inf)) for zero in model.zeros]
-    for places, factor in [*model.factors.items(), *never]:
-        home = tree.home(places, shape)
-        weights[home] += _spread(factor, places, tree.cliques[home])
+    never = [(zero.positions, np.where(zero.allowed, 0.0, -np.inf)) for zero in model.zeros]
+    for positions, factor in [*model.factors.items(), *never]:
+        home = tree.home(positions, shape)
+        weights[home] += _spread(factor, positions, tree.cliques[home])
     return weights
 
 
-def _spread(table: Floats, places: Places, clique: Places) -> Floats:
+def _spread(table: Floats, positions: Positions, clique: Positions) -> Floats:
     """Reshape a table over some columns of a clique to broadcast over all of them."""
-    sizes = dict(zip(places, table.shape, strict=True))
+    sizes = dict(zip(positions, table.shape, strict=True))
     return table.reshape([sizes.get(column, 1) for column in clique])
 
 
@@ -221,7 +221,7 @@ class _Term:
         merges, takes: from its columns' cells to the measured ones, as sums and as indices.
     """
 
-    places: Places
+    positions: Positions
     home: int
     kept: tuple[int, ...]
     target: Floats
@@ -234,13 +234,13 @@ class _Term:
     @classmethod
     def of(cls, one: NoisyMarginal, tree: JunctionTree, shape: Sequence[int], total: float) -> "_Term":
         """Return the term of a marginal in a tree."""
-        home = tree.home(one.places, shape)
-        sides = tuple(shape[column] if column in one.places else 1 for column in tree.cliques[home])
-        term = cls(one.places, home, sides, one.counts / total, (total / np.maximum(one.sigma, 1e-9)) ** 2)
+        home = tree.home(one.positions, shape)
+        sides = tuple(shape[column] if column in one.positions else 1 for column in tree.cliques[home])
+        term = cls(one.positions, home, sides, one.counts / total, (total / np.maximum(one.sigma, 1e-9)) ** 2)
         if any(merge is not None for merge in one.merges):
             term.takes = tuple(
                 np.arange(shape[column]) if merge is None else merge
-                for column, merge in zip(one.places, one.merges, strict=True)
+                for column, merge in zip(one.positions, one.merges, strict=True)
             )
             term.merges = tuple(
                 (np.arange(int(take.max()) + 1)[:, None] == take).astype(np.float64) for take in term.takes
@@ -266,12 +266,12 @@ def _terms(marginals: Sequence[NoisyMarginal], tree: JunctionTree, shape: Sequen
     every = [_Term.of(marginal, tree, shape, total) for marginal in marginals]
     every.sort(key=lambda term: -math.prod(term.kept))
     for number, term in enumerate(every):
-        wanted = set(term.places)
-        above = [i for i in range(number) if wanted <= set(every[i].places)]
+        wanted = set(term.positions)
+        above = [i for i in range(number) if wanted <= set(every[i].positions)]
         columns = tree.cliques[term.home]
         if above:
             term.source = min(above, key=lambda i: math.prod(every[i].kept))
-            columns = every[term.source].places
+            columns = every[term.source].positions
         term.axes = tuple(i for i, column in enumerate(columns) if column not in wanted)
     return every
 
@@ -305,7 +305,7 @@ def _descend(
         if not descent.advance():
             return descent.usual
         for term, move in zip(terms, descent.drift, strict=True):
-            model.factors[term.places] = model.factors.get(term.places, 0.0) + move
+            model.factors[term.positions] = model.factors.get(term.positions, 0.0) + move
         if watch is not None:
             watch(step, descent.loss)
     return descent.pace

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 __all__ = ["JunctionTree", "junction_tree", "tree_cells", "tree_cliques"]
 
-Places = tuple[int, ...]
+Positions = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,38 +24,38 @@ class JunctionTree:
         separators: the columns that a clique shares with its parent.
     """
 
-    cliques: tuple[Places, ...]
+    cliques: tuple[Positions, ...]
     parents: tuple[int, ...]
-    separators: tuple[Places, ...]
+    separators: tuple[Positions, ...]
 
-    def home(self, places: Iterable[int], shape: Sequence[int]) -> int:
+    def home(self, positions: Iterable[int], shape: Sequence[int]) -> int:
         """Return the smallest clique that holds all of these columns; -1 if none does."""
-        wanted = set(places)
+        wanted = set(positions)
         fitting = [i for i, clique in enumerate(self.cliques) if wanted <= set(clique)]
         return min(fitting, key=lambda i: _size(self.cliques[i], shape), default=-1)
 
 
-def junction_tree(shape: Sequence[int], sets: Iterable[Places]) -> JunctionTree:
+def junction_tree(shape: Sequence[int], sets: Iterable[Positions]) -> JunctionTree:
     """Build a tree of cliques such that every set is in one, by eliminating the cheapest column first."""
     maximal = _maximal(_eliminate(shape, sets))
     return _spanning(maximal)
 
 
-def tree_cliques(shape: Sequence[int], sets: Iterable[Places]) -> list[Places]:
+def tree_cliques(shape: Sequence[int], sets: Iterable[Positions]) -> list[Positions]:
     """Return the cliques of that tree."""
     return _maximal(_eliminate(shape, sets))
 
 
-def tree_cells(cliques: Iterable[Places], shape: Sequence[int]) -> int:
+def tree_cells(cliques: Iterable[Positions], shape: Sequence[int]) -> int:
     """Return the total number of cells of cliques."""
     return sum(_size(clique, shape) for clique in cliques)
 
 
-def _size(places: Iterable[int], shape: Sequence[int]) -> int:
-    return math.prod(shape[column] for column in places)
+def _size(positions: Iterable[int], shape: Sequence[int]) -> int:
+    return math.prod(shape[column] for column in positions)
 
 
-def _eliminate(shape: Sequence[int], sets: Iterable[Places]) -> list[Places]:
+def _eliminate(shape: Sequence[int], sets: Iterable[Positions]) -> list[Positions]:
     beside: list[set[int]] = [set() for _ in shape]
     for together in sets:
         for column in together:
@@ -77,15 +77,15 @@ def _eliminate(shape: Sequence[int], sets: Iterable[Places]) -> list[Places]:
     return cliques
 
 
-def _maximal(cliques: Sequence[Places]) -> list[Places]:
-    maximal: list[Places] = []
-    for clique in sorted(set(cliques), key=lambda places: (-len(places), places)):
+def _maximal(cliques: Sequence[Positions]) -> list[Positions]:
+    maximal: list[Positions] = []
+    for clique in sorted(set(cliques), key=lambda positions: (-len(positions), positions)):
         if not any(set(clique) <= set(other) for other in maximal):
             maximal.append(clique)
     return maximal
 
 
-def _spanning(cliques: Sequence[Places]) -> JunctionTree:
+def _spanning(cliques: Sequence[Positions]) -> JunctionTree:
     """Build a maximum spanning tree (Prim): repeatedly add the clique that shares most columns with one in the tree."""
     waiting = dict(enumerate(cliques))
     order, parents = [], []

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from cloister.privacy.errors import BadInput
 from cloister.synth.domain.axis import Cells
-from cloister.synth.domain.domain import Domain, Places, Zero
+from cloister.synth.domain.domain import Domain, Positions, Zero
 from cloister.synth.measure.marginals import Floats, NoisyMarginal
 from cloister.synth.model.inference import Grain
 from cloister.synth.model.sampling import systematic
@@ -42,12 +42,12 @@ class Block:
     """Columns treated as one column of the combinations that can occur.
 
     Attributes:
-        places: the columns, in ascending order.
+        positions: the columns, in ascending order.
         shape: number of cells of each.
         cells: the combinations that can occur, as flat indices into a table of that shape.
     """
 
-    places: Places
+    positions: Positions
     shape: tuple[int, ...]
     cells: Cells
 
@@ -55,7 +55,7 @@ class Block:
         """Return the probabilities of some of the columns: a row for each class."""
         full = np.zeros((len(chances), math.prod(self.shape)))
         full[:, self.cells] = chances
-        axes = tuple(i for i, column in enumerate(self.places, 1) if column not in wanted)
+        axes = tuple(i for i, column in enumerate(self.positions, 1) if column not in wanted)
         return np.asarray(full.reshape(len(chances), *self.shape).sum(axis=axes)).reshape(len(chances), -1)
 
 
@@ -63,18 +63,18 @@ def blocks_of(domain: Domain) -> tuple[Block, ...]:
     """Return the columns of a domain, with those tied by a rule as one block."""
     part = list(range(len(domain.shape)))
     for zero in domain.zeros:
-        tied = {part[column] for column in zero.places}
+        tied = {part[column] for column in zero.positions}
         part = [min(tied) if label in tied else label for label in part]
     blocks = []
     for first in sorted(set(part)):
-        places = tuple(column for column, label in enumerate(part) if label == first)
-        shape = tuple(domain.shape[column] for column in places)
+        positions = tuple(column for column, label in enumerate(part) if label == first)
+        shape = tuple(domain.shape[column] for column in positions)
         allowed = np.ones(shape, dtype=bool)
         for zero in domain.zeros:
-            if set(zero.places) <= set(places):
-                sides = [domain.shape[column] if column in zero.places else 1 for column in places]
+            if set(zero.positions) <= set(positions):
+                sides = [domain.shape[column] if column in zero.positions else 1 for column in positions]
                 allowed &= zero.allowed.reshape(sides)
-        blocks.append(Block(places, shape, np.flatnonzero(allowed)))
+        blocks.append(Block(positions, shape, np.flatnonzero(allowed)))
     return tuple(blocks)
 
 
@@ -107,21 +107,23 @@ class LatentClasses:
         """Return the model itself: it has nothing to precompute."""
         return self
 
-    def cells(self, places: Places) -> int:
+    def cells(self, positions: Positions) -> int:
         """Return the size of the largest table that a query about these columns needs."""
-        sides = [self.shape[column] for column in places]
+        sides = [self.shape[column] for column in positions]
         return max(math.prod(sides), len(self.shares) * math.prod(sides) // max(sides))
 
-    def part_cells(self, places: Places) -> int:
+    def part_cells(self, positions: Positions) -> int:
         """Return the size of the largest table that `at` and `weighed` need: for each class the cells of a block."""
-        wanted = frozenset(places)
-        sides = [[self.shape[column] for column in block.places if column in wanted] for block in self.blocks]
+        wanted = frozenset(positions)
+        sides = [[self.shape[column] for column in block.positions if column in wanted] for block in self.blocks]
         return len(self.shares) * max(math.prod(sizes) for sizes in sides)
 
-    def at(self, places: Places, cells: Sequence[Cells]) -> Floats:
+    def at(self, positions: Positions, cells: Sequence[Cells]) -> Floats:
         """Return the expected rows in some cells only: for each column the cell of each of them."""
-        where, rows = dict(zip(places, cells, strict=True)), np.zeros(len(cells[0]))
-        tables = [(inside, block.table(chances, frozenset(inside))) for inside, block, chances in self._inside(places)]
+        where, rows = dict(zip(positions, cells, strict=True)), np.zeros(len(cells[0]))
+        tables = [
+            (inside, block.table(chances, frozenset(inside))) for inside, block, chances in self._inside(positions)
+        ]
         for start in range(0, len(rows), _AT_ONCE):
             some = slice(start, start + _AT_ONCE)
             chance = np.ones((len(self.shares), len(rows[some])))
@@ -133,10 +135,10 @@ class LatentClasses:
                 rows[some] += share * probability
         return self.total * rows
 
-    def weighed(self, places: Places, weights: Sequence[Floats]) -> float:
+    def weighed(self, positions: Positions, weights: Sequence[Floats]) -> float:
         """Return the expected sum over rows of the product of their cells' weights."""
-        by_column, chance = dict(zip(places, weights, strict=True)), self.shares
-        for inside, block, chances in self._inside(places):
+        by_column, chance = dict(zip(positions, weights, strict=True)), self.shares
+        for inside, block, chances in self._inside(positions):
             table = block.table(chances, frozenset(inside)).reshape(
                 len(chance), *(self.shape[column] for column in inside)
             )
@@ -145,20 +147,20 @@ class LatentClasses:
             chance = chance * table
         return float(self.total * chance.sum())
 
-    def _inside(self, places: Places) -> list[tuple[Places, Block, Floats]]:
+    def _inside(self, positions: Positions) -> list[tuple[Positions, Block, Floats]]:
         """Return the blocks that hold some of these columns, and which."""
         parts = []
         for block, chances in zip(self.blocks, self.chances, strict=True):
-            inside = tuple(column for column in block.places if column in places)
+            inside = tuple(column for column in block.positions if column in positions)
             if inside:
                 parts.append((inside, block, chances))
         return parts
 
-    def marginal(self, places: Places) -> Floats:
+    def marginal(self, positions: Positions) -> Floats:
         """Return the expected rows in each cell of some columns, in ascending order."""
         order: list[int] = []
         tables = []
-        for inside, block, chances in self._inside(places):
+        for inside, block, chances in self._inside(positions):
             order += inside
             tables.append(block.table(chances, frozenset(inside)))
         left = self.shares[:, None] * self.total
@@ -181,9 +183,9 @@ class LatentClasses:
         filled: list[int] = []
         for block, chances in zip(model.blocks, model.chances, strict=True):
             picked = systematic(chances, member, generator, [cells[:, column] for column in filled])
-            for index, column in zip(block.places, np.unravel_index(block.cells[picked], block.shape), strict=True):
+            for index, column in zip(block.positions, np.unravel_index(block.cells[picked], block.shape), strict=True):
                 cells[:, index] = column
-            filled += block.places
+            filled += block.positions
         settle(cells, model, generator)
         return cells
 
@@ -193,7 +195,7 @@ class LatentClasses:
         for block, chances in zip(self.blocks, self.chances, strict=True):
             at = np.unravel_index(block.cells, block.shape)
             allowed = np.ones(len(block.cells))
-            for column, cells in zip(block.places, at, strict=True):
+            for column, cells in zip(block.positions, at, strict=True):
                 if column in given:
                     allowed *= given[column][cells]
             left = chances * allowed
@@ -271,7 +273,7 @@ class _Goal:
         table = np.zeros((len(block), len(block)))
         both = ((i, j) for i in range(len(blocks)) for j in range(i + 1, len(blocks)))
         for (i, j), pair in zip(both, pairs, strict=True):
-            order = [pair.places.index(column) for column in (*blocks[i].places, *blocks[j].places)]
+            order = [pair.positions.index(column) for column in (*blocks[i].positions, *blocks[j].positions)]
             counts = pair.counts.transpose(order).reshape(math.prod(blocks[i].shape), -1)
             table[spans[i], spans[j]] = counts[np.ix_(blocks[i].cells, blocks[j].cells)] / total
             table[spans[j], spans[i]] = table[spans[i], spans[j]].T

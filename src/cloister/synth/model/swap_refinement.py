@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.synth.domain.axis import Cells
-from cloister.synth.domain.domain import Places, Zero
+from cloister.synth.domain.domain import Positions, Zero
 
 if TYPE_CHECKING:
     from cloister.synth.model.inference import Model
@@ -44,32 +44,34 @@ class _Triples:
     """3-way marginals, and larger ones that were measured together, concatenated in flat arrays.
 
     Attributes:
-        places: the columns of each, padded to the same number.
+        positions: the columns of each, padded to the same number.
         strides: the stride of each column in the arrays; 0 for padding.
         starts: the start of each marginal.
         gap: actual minus expected rows of each cell.
         worth: weight of a squared gap in the cell.
     """
 
-    places: NDArray[np.int64]
+    positions: NDArray[np.int64]
     strides: NDArray[np.int64]
     starts: NDArray[np.int64]
     gap: NDArray[np.float32]
     worth: NDArray[np.float32]
 
-    def with_column(self, place: int) -> "_Triples":
+    def with_column(self, position: int) -> "_Triples":
         """Return the marginals that hold a column, with that column first."""
-        matches = (self.places == place) & (self.strides > 0)
+        matches = (self.positions == position) & (self.strides > 0)
         chosen = np.flatnonzero(matches.any(axis=1))
         order = np.argsort(~matches[chosen], axis=1, kind="stable")
-        places, strides = (np.take_along_axis(each[chosen], order, axis=1) for each in (self.places, self.strides))
-        return _Triples(places, strides, self.starts[chosen], self.gap, self.worth)
+        positions, strides = (
+            np.take_along_axis(each[chosen], order, axis=1) for each in (self.positions, self.strides)
+        )
+        return _Triples(positions, strides, self.starts[chosen], self.gap, self.worth)
 
     def others(self, rows: Cells) -> NDArray[np.int64]:
         """Return the index of each row in each marginal, without the first column."""
         indices = np.broadcast_to(self.starts, (len(rows), len(self.starts))).copy()
-        for side in range(1, self.places.shape[1]):
-            indices += rows[:, self.places[:, side]] * self.strides[:, side]
+        for side in range(1, self.positions.shape[1]):
+            indices += rows[:, self.positions[:, side]] * self.strides[:, side]
         return indices
 
     def cost(self, cells: NDArray[np.int64], step: int) -> NDArray[np.float32]:
@@ -84,11 +86,11 @@ def settle(cells: Cells, model: "Model | LatentClasses", generator: np.random.Ge
         return
     rows, columns = cells.shape
     pairs = max(1, min(_PAIRS, rows // _AT_ONCE))  # more would all fill the same gap
-    taken = min(rows, max(2 * pairs, _WORK // triples.places.size))
+    taken = min(rows, max(2 * pairs, _WORK // triples.positions.size))
     for _ in range(_PASSES):
         for column in range(columns):
             some = triples.with_column(column)
-            rules = [zero for zero in model.zeros if column in zero.places and len(zero.places) > 1]
+            rules = [zero for zero in model.zeros if column in zero.positions and len(zero.positions) > 1]
             order = generator.permutation(rows)[:taken]
             for start in range(0, taken, 2 * pairs):
                 part = order[start : start + 2 * pairs]
@@ -101,15 +103,17 @@ def _triples(cells: Cells, model: "Model | LatentClasses") -> _Triples | None:
     shape, rows = [len(grain.cells) for grain in model.grains], len(cells)
     oracle = model.asked()
     sets = _sets(model, oracle, shape) if rows > 1 else []
-    sizes = [prod(shape[column] for column in places) for places in sets]
+    sizes = [prod(shape[column] for column in positions) for positions in sets]
     if not sets or sum(sizes) > _MOST_CELLS:
         return None
-    steps = [tuple(prod(shape[column] for column in places[i + 1 :]) for i in range(len(places))) for places in sets]
+    steps = [
+        tuple(prod(shape[column] for column in positions[i + 1 :]) for i in range(len(positions))) for positions in sets
+    ]
     starts = np.cumsum([0, *sizes[:-1]])
     gap, worth = (np.empty(sum(sizes), dtype=np.float32) for _ in range(2))
-    for places, step, start, size in zip(sets, steps, starts, sizes, strict=True):
-        expected = oracle.marginal(places).ravel() * (rows / model.total)
-        counts = np.bincount(cells[:, places] @ np.array(step), minlength=size)
+    for positions, step, start, size in zip(sets, steps, starts, sizes, strict=True):
+        expected = oracle.marginal(positions).ravel() * (rows / model.total)
+        counts = np.bincount(cells[:, positions] @ np.array(step), minlength=size)
         gap[start : start + size] = counts - expected
         worth[start : start + size] = 1 / (1 + expected)
     columns, strides = (np.zeros((len(sets), max(map(len, sets))), dtype=np.int64) for _ in range(2))
@@ -118,20 +122,23 @@ def _triples(cells: Cells, model: "Model | LatentClasses") -> _Triples | None:
     return _Triples(columns, strides, starts, gap, worth)
 
 
-def _sets(model: "Model | LatentClasses", oracle: Any, shape: Sequence[int]) -> list[Places]:
+def _sets(model: "Model | LatentClasses", oracle: Any, shape: Sequence[int]) -> list[Positions]:
     """Return the sets of columns to compare: small triples, and what was measured together; none if too many."""
     if comb(len(shape), 3) > _MOST_SETS:
         return []
     more = _measured_together(model)
-    if any(len(places) == len(shape) or oracle.cells(places) > _LARGEST for places in more):
+    if any(len(positions) == len(shape) or oracle.cells(positions) > _LARGEST for positions in more):
         return []
-    return [*(places for places in combinations(range(len(shape)), 3) if oracle.cells(places) <= _LARGEST), *more]
+    return [
+        *(positions for positions in combinations(range(len(shape)), 3) if oracle.cells(positions) <= _LARGEST),
+        *more,
+    ]
 
 
-def _measured_together(model: "Model | LatentClasses") -> list[Places]:
+def _measured_together(model: "Model | LatentClasses") -> list[Positions]:
     """Return the maximal sets of more than three columns for which the model has a factor."""
-    factors = {places for places in getattr(model, "factors", ()) if len(places) > 3}
-    return sorted(places for places in factors if not any(set(places) < set(other) for other in factors))
+    factors = {positions for positions in getattr(model, "factors", ()) if len(positions) > 3}
+    return sorted(positions for positions in factors if not any(set(positions) < set(other) for other in factors))
 
 
 def _exchange(
@@ -154,7 +161,7 @@ def _exchange(
     first_rows[:, column], second_rows[:, column] = cells[second, column], cells[first, column]
     for zero in rules:
         for rows in (first_rows, second_rows):
-            better &= zero.allowed[tuple(rows[:, index] for index in zero.places)]
+            better &= zero.allowed[tuple(rows[:, index] for index in zero.positions)]
     cells[first[better], column], cells[second[better], column] = (
         first_rows[better, column],
         second_rows[better, column],

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import ROW, Unit
 from cloister.synth.domain.axis import Axis
-from cloister.synth.domain.domain import Domain, Places
+from cloister.synth.domain.domain import Domain, Positions
 from cloister.synth.measure.marginals import Floats, NoisyMarginal
 from cloister.synth.model.inference import total_of
 from cloister.synth.model.marginal_oracle import LARGEST
@@ -114,55 +114,55 @@ class MarginalQuery:
 
     Attributes:
         where: its condition, as given.
-        places: the columns of the condition, in ascending order.
+        positions: the columns of the condition, in ascending order.
         conditions: the condition on each of them.
     """
 
     where: Mapping[str, Any]
-    places: Places
+    positions: Positions
     conditions: tuple[RangeCondition, ...]
 
 
-def expected_error(made: "GeneratorResult", places: Places, rows: int | None) -> ExpectedError:
+def expected_error(made: "GeneratorResult", positions: Positions, rows: int | None) -> ExpectedError:
     """Return the expected half L1 distance of some columns, as a share of the rows.
 
     Args:
         made: the model and its measurements.
-        places: the columns.
+        positions: the columns.
         rows: number of synthetic rows that are queried; None for the model itself.
     """
     oracle = made.model.asked()
-    cells = math.prod(len(made.model.grains[column].cells) for column in places)
-    counts = oracle.marginal(places) if cells <= _MOST_CELLS and oracle.cells(places) <= _MOST_CELLS else None
+    cells = math.prod(len(made.model.grains[column].cells) for column in positions)
+    counts = oracle.marginal(positions) if cells <= _MOST_CELLS and oracle.cells(positions) <= _MOST_CELLS else None
     drawn = 0.0 if rows is None else _sampling(counts, cells, rows)
-    error, source = _of_model(made, places, counts, told=True)
+    error, source = _of_model(made, positions, counts, told=True)
     if math.isnan(error):
         return ExpectedError(math.nan, math.nan, "nothing")
     # With more columns, tables differ no less than with each of them alone.
-    alone = [_of_model(made, (column,), oracle.marginal((column,)))[0] for column in places]
+    alone = [_of_model(made, (column,), oracle.marginal((column,)))[0] for column in positions]
     combined = min(1.0, math.hypot(max(error, *alone, 0.0), drawn))
     return ExpectedError(combined, combined, source)
 
 
 def query_error(
-    made: "GeneratorResult", places: Places, conditions: Sequence[RangeCondition], rows: int | None
+    made: "GeneratorResult", positions: Positions, conditions: Sequence[RangeCondition], rows: int | None
 ) -> ExpectedError:
     """Return the model's count under a condition, and its expected error, both in rows of the real table.
 
     Args:
         made: the model and its measurements.
-        places: the columns of the condition, in ascending order.
+        positions: the columns of the condition, in ascending order.
         conditions: the condition on each of them.
         rows: number of synthetic rows that are queried; None for the model itself.
     """
     total, model = made.model.total, made.model.asked()
-    if model.part_cells(places) > LARGEST:
+    if model.part_cells(positions) > LARGEST:
         raise BadInput("these columns have too many values for a count over all of them. Ask about fewer columns.")
-    count, cut = bounded(lambda weights: model.weighed(places, weights), conditions)
+    count, cut = bounded(lambda weights: model.weighed(positions, weights), conditions)
     share = min(max(count / total, 0.0), 1.0)
     drawn = 0.0 if rows is None else _MEAN_SIZE * math.sqrt(share * (1 - share) / rows) * total
-    direct = _asked(made.measured, places, conditions)
-    around = expected_error(made, places, None)
+    direct = _asked(made.measured, positions, conditions)
+    around = expected_error(made, positions, None)
     if direct is not None:
         # It was measured itself. The model's error is the noise of the measurement, plus its distance from it.
         error = abs(count - direct.value) + _MEAN_SIZE * direct.error
@@ -173,7 +173,7 @@ def query_error(
 
 def total_error(made: "GeneratorResult") -> float:
     """Return the standard error of the number of rows, in rows."""
-    few = [marginal for marginal in made.measured if len(marginal.places) < 2]
+    few = [marginal for marginal in made.measured if len(marginal.positions) < 2]
     # Generators estimate it from all measurements, from one-way marginals, or from a separate first measurement.
     for told_by in (made.measured, few, made.measured[:1]):
         if told_by and math.isclose(total_of(told_by), made.model.total, rel_tol=1e-9):
@@ -192,19 +192,19 @@ def workload_errors(made: "GeneratorResult", domain: Domain, rows: int, unit: Un
     The caller's marginals come first and are always included; of the rest, the most useful ones.
     """
     columns = range(len(domain.modelled))
-    every = [*(places for k in (1, 2) for places in combinations(columns, k))]
-    every += [marginal.places for marginal in made.measured if marginal.places]
+    every = [*(positions for k in (1, 2) for positions in combinations(columns, k))]
+    every += [marginal.positions for marginal in made.measured if marginal.positions]
     named = dict.fromkeys(made.workload)
-    sets = [*named, *[places for places in dict.fromkeys(every) if places not in named][:_MOST_LISTED]]
+    sets = [*named, *[positions for positions in dict.fromkeys(every) if positions not in named][:_MOST_LISTED]]
     report: dict[str, Any] = {"meaning": _meaning(unit), "marginals": []}
     if made.queries:
         report["queries"] = [_told_query(made, query, rows) for query in made.queries]
         report["meaning of queries"] = "rows of the real table that meet a condition, and by how many that may be off"
-    for places in sets:
-        estimate = expected_error(made, places, rows)
+    for positions in sets:
+        estimate = expected_error(made, positions, rows)
         report["marginals"].append(
             {
-                "columns": list(domain.words(places)),
+                "columns": list(domain.words(positions)),
                 "error": None if math.isnan(estimate.error) else round(estimate.error, 6),
                 "known from": estimate.known_from,
             }
@@ -241,7 +241,7 @@ def _meaning(unit: Unit) -> str:
 
 
 def _told_query(result: "GeneratorResult", query: MarginalQuery, rows: int) -> dict[str, Any]:
-    estimate = query_error(result, query.places, query.conditions, rows)
+    estimate = query_error(result, query.positions, query.conditions, rows)
     return {
         "query": plain_condition(query.where),
         "count": round(estimate.value, 1),
@@ -251,15 +251,15 @@ def _told_query(result: "GeneratorResult", query: MarginalQuery, rows: int) -> d
 
 
 def _asked(
-    measured: Sequence[NoisyMarginal], places: Places, conditions: Sequence[RangeCondition]
+    measured: Sequence[NoisyMarginal], positions: Positions, conditions: Sequence[RangeCondition]
 ) -> ExpectedError | None:
     """Return the direct measurements of this count: the mean of least variance, and its standard error."""
     matches = []
     for marginal in measured:
-        if marginal.places == places and len(marginal.merges) == len(places):
+        if marginal.positions == positions and len(marginal.merges) == len(positions):
             pairs = zip(marginal.merges, conditions, strict=True)
             if all(merge is not None and np.array_equal(merge, cells.inside) for merge, cells in pairs):
-                cell = (1,) * len(places)
+                cell = (1,) * len(positions)
                 matches.append(
                     (float(marginal.counts[cell]), float(np.broadcast_to(marginal.sigma, marginal.counts.shape)[cell]))
                 )
@@ -271,7 +271,7 @@ def _asked(
 
 
 def _of_model(
-    result: "GeneratorResult", places: Places, counts: Floats | None, told: bool = False
+    result: "GeneratorResult", positions: Positions, counts: Floats | None, told: bool = False
 ) -> tuple[float, Source]:
     """Return the expected distance of the model itself, and its source. Its counts are given unless there are too many.
 
@@ -280,10 +280,10 @@ def _of_model(
     """
     by_noise = math.inf
     for marginal in result.measured:
-        if set(places) <= set(marginal.places) and _keeps(marginal, places):
+        if set(positions) <= set(marginal.positions) and _keeps(marginal, positions):
             # Cells of the columns that are not queried are summed, including their noise.
             summed = marginal.counts.sum(
-                axis=tuple(i for i, column in enumerate(marginal.places) if column not in places)
+                axis=tuple(i for i, column in enumerate(marginal.positions) if column not in positions)
             )
             noise = (
                 _MEAN_SIZE
@@ -296,7 +296,9 @@ def _of_model(
             by_noise = min(by_noise, 0.5 * max(noise, apart) / result.model.total)
     if result.review is None:
         return (by_noise, "noise") if math.isfinite(by_noise) else (math.nan, "nothing")
-    reviewed = _single(result.review, places[0]) if told and len(places) == 1 else _reviewed(result.review, places)
+    reviewed = (
+        _single(result.review, positions[0]) if told and len(positions) == 1 else _reviewed(result.review, positions)
+    )
     if math.isnan(reviewed):
         return (by_noise, "noise") if math.isfinite(by_noise) else (math.nan, "nothing")
     if math.isinf(by_noise):
@@ -310,9 +312,9 @@ def least_told(margin: float) -> float:
     return min(1.0, margin / 1.96)
 
 
-def _keeps(marginal: Any, places: Sequence[int]) -> bool:
+def _keeps(marginal: Any, positions: Sequence[int]) -> bool:
     """Return True if a marginal was measured in the full cells of these columns."""
-    return all(marginal.merge(column) is None for column in places)
+    return all(marginal.merge(column) is None for column in positions)
 
 
 def _single(review: Any, column: int) -> float:
@@ -320,15 +322,15 @@ def _single(review: Any, column: int) -> float:
     return float(min(review.columns[column], len(review.columns) * review.ways[0] + review.margin))
 
 
-def _reviewed(review: Any, places: Places) -> float:
+def _reviewed(review: Any, positions: Positions) -> float:
     """Return the mean error of marginals of that many columns, scaled by the errors of these columns in pairs."""
-    wanted = min(len(places), 3, len(review.columns))
+    wanted = min(len(positions), 3, len(review.columns))
     if wanted > len(review.ways):  # marginals of that many columns had too many cells to be measured
         return math.nan
     ways = review.ways[wanted - 1]
     usual = float(np.mean(review.columns))
-    mean = float(np.mean([review.columns[column] for column in places]))
-    return float(ways * (mean / usual if usual > review.column_margin and len(places) > 1 else 1.0))
+    mean = float(np.mean([review.columns[column] for column in positions]))
+    return float(ways * (mean / usual if usual > review.column_margin and len(positions) > 1 else 1.0))
 
 
 def _sampling(counts: Floats | None, cells: int, rows: int) -> float:

@@ -43,6 +43,31 @@ __all__ = ["HANDED_IN", "HandedTable", "meets", "parse_table", "pure_of", "read_
 KIND = "synthetic table"
 HANDED_IN = "handed in"  # the mechanism in a hub's receipt for a table that its owner generated elsewhere
 PRICE = ("private", "loss", AS_EPSILON, "unit", "neighbours")  # stated by a metadata file, and certified by a receipt
+# What a metadata file must hold for the code below to read it; "?" before a name: it may be missing or null.
+_NUMBER = (int, float)
+_SHAPE: Mapping[str, Any] = {
+    "method": str,
+    "table": str,
+    "private": bool,
+    "loss": {},
+    "unit": str,
+    "?neighbours": str,
+    "columns": [
+        {"name": str, "type": str, "?bins end at": [_NUMBER], "?nullable": bool, "?bins count from": int},
+    ],
+    "measured": [{}],
+    "estimated rows of the real table": _NUMBER,
+    "?standard error of the estimated rows": _NUMBER,
+    "expected error": {
+        "marginals": [{"columns": [str], "error": (*_NUMBER, type(None)), "known from": str}],
+        "?queries": [{"query": object, "error": (*_NUMBER, type(None)), "known from": str}],
+        "?mean over marginals of so many columns": {},
+        "?margin of these means (95 %)": _NUMBER,
+    },
+    "?receipt": {},
+    "?signature": str,
+    "?sha256": str,
+}
 _PURPOSE = b"cloister synthetic table\n"  # signatures of different kinds of text must never be exchangeable
 
 
@@ -108,6 +133,11 @@ class HandedTable:
                 "the table was changed, or the metadata file is another's. Ask for both as they were written."
             )
         signed = "signature" in self.side
+        names = [str(column["name"]) for column in self.side["columns"]]
+        if self._table.column_names != names:
+            raise ReceiptRejected(
+                "the rows have other columns than the metadata file and its receipt. Ask for both as they were written."
+            )
         if signed:
             rest = {name: value for name, value in self.side.items() if name != "signature"}
             key = PublicKey.parse(owner_key) if isinstance(owner_key, str) else owner_key
@@ -126,12 +156,11 @@ class HandedTable:
         if not _same(_claimed(self.side), _vouched(receipt, self.loss, stated_epsilon(self.side))):
             raise ReceiptRejected("the receipt is genuine, but the metadata file says something else.")
         if not signed:
-            names = [column["name"] for column in self.side["columns"]]
             settings = self.side.get("settings")
             if not str(self.side["method"]).isidentifier():  # no text has two readings as a table's name and a method
                 raise ReceiptRejected("the metadata file names a method that no generator has.")
             request = table_request(self.side["table"], self.side["method"], names, str(settings))
-            _check_request(receipt, request, settings, self._digest)
+            _check_request(receipt, request, settings, self._digest, self.side, "table")
             if self.side.get("score") is not None:
                 _verify_score(self.side, owner_key, self._digest)
 
@@ -261,13 +290,18 @@ def _vouched(receipt: Receipt, loss: Loss, requested: Loss | None) -> dict[str, 
     }
 
 
-def _check_request(receipt: Receipt, request: str, settings: object, digest: str) -> None:
+def _check_request(
+    receipt: Receipt, request: str, settings: object, digest: str, side: Mapping[str, Any], of: str
+) -> None:
     """Raise unless a receipt is of this request.
 
-    A hub's receipt for a table that was made elsewhere names the file itself instead.
+    A hub's receipt for a table that was made elsewhere names the file itself instead, its table and method, and whether
+    it was paid for the table or for its score.
     """
     if receipt.body["mechanism"] == HANDED_IN and receipt.body["answer"] == digest:
-        return
+        named = {"of": of, "table": side["table"], "method": str(side["method"])}
+        if any(all(part.get(word) == text for word, text in named.items()) for part in receipt.body["parameters"]):
+            return
     if not is_digest(settings) or fingerprint(request) != receipt.body["request"]:
         raise ReceiptRejected(
             "the receipt is genuine, but of another release than the metadata file describes. Ask for the file as it "
@@ -290,7 +324,7 @@ def _verify_score(side: Mapping[str, Any], owner_key: PublicKey | str, digest: s
     if loss is None or not all(_same(score.get(name), vouched[name]) for name in ("private", "loss", "unit")):
         raise ReceiptRejected("the score's receipt is genuine, but the metadata file says something else of its price.")
     settings = score.get("settings")
-    _check_request(receipt, score_request(side["table"], str(settings)), settings, digest)
+    _check_request(receipt, score_request(side["table"], str(settings)), settings, digest, side, "score")
 
 
 def _score_loss(score: Any) -> Loss | None:
@@ -359,11 +393,27 @@ def parse_table(content: bytes, side: bytes, form: str = "parquet") -> HandedTab
         raise damaged from None
     if not isinstance(metadata, dict) or metadata.get("cloister") != KIND:
         raise BadSource("the metadata file is none of a synthetic table.")
+    if not (_fits(metadata, _SHAPE) and metadata["columns"]):
+        raise damaged
     try:
         rows = _read_csv(content, metadata["columns"]) if form == "csv" else pq.read_table(pa.BufferReader(content))
     except (ValueError, TypeError, KeyError, pa.ArrowException, OSError):
         raise damaged from None
     return HandedTable(metadata, rows, hashlib.sha256(content).hexdigest())
+
+
+def _fits(value: object, shape: Any) -> bool:
+    """Return True if a JSON value has the types of a shape, and the names that it requires."""
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and all(
+            (value.get(name[1:]) is None or _fits(value[name[1:]], inner))
+            if name.startswith("?")
+            else name in value and _fits(value[name], inner)
+            for name, inner in shape.items()
+        )
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(_fits(entry, shape[0]) for entry in value)
+    return isinstance(value, shape) and (shape is bool or not isinstance(value, bool))
 
 
 def _read_csv(content: bytes, columns: Sequence[Mapping[str, Any]]) -> "pa.Table":

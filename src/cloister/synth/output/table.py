@@ -137,7 +137,9 @@ class SyntheticTable(Release):
         """
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise BadInput("rows is a whole number of at least 1.")
-        weights = {self._place(name): _likely(self.domain.axis(name), wanted) for name, wanted in (given or {}).items()}
+        weights = {
+            self._position(name): _likely(self.domain.axis(name), wanted) for name, wanted in (given or {}).items()
+        }
         cells = self.made.model.draw(rows, self.generator, weights)
         return decoded(self.domain, self.decided, cells, self.generator, given)
 
@@ -151,16 +153,16 @@ class SyntheticTable(Release):
         Args:
             where: as `given` in `sample`.
         """
-        conditions = {self._place(name): (self.domain.axis(name), wanted) for name, wanted in (where or {}).items()}
+        conditions = {self._position(name): (self.domain.axis(name), wanted) for name, wanted in (where or {}).items()}
         if not conditions:
             return ExpectedError(self.made.model.total, total_error(self.made))
-        places = tuple(sorted(conditions))
-        return query_error(self.made, places, [RangeCondition.of(*conditions[column]) for column in places], None)
+        positions = tuple(sorted(conditions))
+        return query_error(self.made, positions, [RangeCondition.of(*conditions[column]) for column in positions], None)
 
     def error(self, columns: Sequence[str]) -> ExpectedError:
         """Return the expected distance (half L1, a share of the rows) of these columns from the real table."""
-        places = tuple(sorted(self._place(name) for name in columns))
-        return expected_error(self.made, places, len(self))
+        positions = tuple(sorted(self._position(name) for name in columns))
+        return expected_error(self.made, positions, len(self))
 
     @property
     def side(self) -> dict[str, Any]:
@@ -188,7 +190,7 @@ class SyntheticTable(Release):
             "standard error of the estimated rows": round(total_error(self.made), 3),
             "measured": [
                 {
-                    "columns": list(self.domain.words(marginal.places)),
+                    "columns": list(self.domain.words(marginal.positions)),
                     "cells": int(marginal.counts.size),
                     "standard error": float(np.mean(marginal.sigma)),
                     "why": marginal.why,
@@ -222,11 +224,11 @@ class SyntheticTable(Release):
         side_file.write_text(json.dumps(metadata, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
         return side_file
 
-    def _place(self, name: str) -> int:
+    def _position(self, name: str) -> int:
         self.domain.axis(name)
-        if name not in self.domain.places:
+        if name not in self.domain.positions:
             raise BadInput(f"{name} is a pseudonym, or decided by other columns: ask about those that are modelled.")
-        return self.domain.places[name]
+        return self.domain.positions[name]
 
     def _value_text(self, confidence: Number = "0.95") -> str:
         names, method = ", ".join(self.domain.names), self.parameters["method"]
@@ -303,7 +305,7 @@ def decoded(
             columns[axis.name] = axis.draw(np.zeros(len(cells), dtype=np.int64), generator)
         else:
             wanted = [given[axis.name]] if given and axis.name in given else None
-            columns[axis.name] = axis.draw(cells[:, domain.places[axis.name]], generator, wanted)
+            columns[axis.name] = axis.draw(cells[:, domain.positions[axis.name]], generator, wanted)
     return pa.table(columns)
 
 

@@ -149,13 +149,13 @@ class Verdict:
 
     @property
     def private(self) -> bool:
-        """Return True if every risk was checked and none is clearly beyond its limit.
+        """Return True if every risk was checked on every row and none is clearly beyond its limit.
 
-        No test of rows can prove privacy: a loss does.
+        Rows that lack a required value are not attacked, so a table with such rows is not called private. No test of
+        rows can prove privacy: a loss does.
         """
-        return (
-            all(check.passed for check in self.checks if check.about == "privacy") and self.score.membership is not None
-        )
+        passed = all(check.passed for check in self.checks if check.about == "privacy")
+        return passed and self.score.membership is not None and not self.score.invalid
 
     @property
     def useful(self) -> bool:

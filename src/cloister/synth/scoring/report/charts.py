@@ -116,13 +116,13 @@ def steps(points: Sequence[Point], kinds: Kinds, title: str, words: Sequence[str
         across = alt.X("value:Q", title=None, axis=alt.Axis(format="%", tickCount=4))
         chart = base.mark_bar().encode(across, color=_colours(kinds), **shape)
         return draw(chart.properties(width=170, height=max(50, 22 * len(words)), title=title))
-    places = list(dict.fromkeys(point["label"] for point in points))
-    room = max(2, 240 // (8 * max(map(len, places)) + 16))  # number of labels that fit side by side
-    labels = places[:: max(1, -(-len(places) // room))]
+    positions = list(dict.fromkeys(point["label"] for point in points))
+    room = max(2, 240 // (8 * max(map(len, positions)) + 16))  # number of labels that fit side by side
+    labels = positions[:: max(1, -(-len(positions) // room))]
     # The first label begins where the axis does: centred, it would overlap the other axis.
     first_left = {"condition": {"test": "datum.index == 0", "value": "left"}, "value": "center"}
     beside: dict[str, Any] = {"labelAngle": 0, "ticks": False, "labelAlign": first_left, "labelOverlap": False}
-    across = alt.X("label:O", sort=places, title=None, axis=alt.Axis(values=labels, **beside))
+    across = alt.X("label:O", sort=positions, title=None, axis=alt.Axis(values=labels, **beside))
     up = alt.Y("value:Q", title=None, axis=alt.Axis(format="%", tickCount=4), stack=None)
     first, second = kinds
     real = base.transform_filter(f"datum.kind == '{first}'").mark_bar(color=INK["real"], opacity=0.45)
@@ -210,8 +210,8 @@ def marginals_chart(score: "Score") -> Drawn:
 def ranges_chart(score: "Score") -> Drawn:
     """Draw the distribution of errors of range queries."""
     errors = np.sort(score.ranges.errors)
-    places = np.unique(np.linspace(0, len(errors) - 1, 120).astype(int))
-    points = [{"kind": "synthetic", "x": float(errors[i]), "y": (i + 1) / len(errors)} for i in places]
+    positions = np.unique(np.linspace(0, len(errors) - 1, 120).astype(int))
+    points = [{"kind": "synthetic", "x": float(errors[i]), "y": (i + 1) / len(errors)} for i in positions]
     fresh = "" if score.ranges.fresh is None else f"; fresh real rows are off by {percent(score.ranges.fresh, 2)}"
     text = (
         f"{len(errors):,} questions of the kind “how many rows lie between these two and have one of those?”: "

@@ -38,18 +38,18 @@ class Interval:
         """Return plain values, for a file."""
         return {"value": self.value, "low": self.low, "high": self.high}
 
-    def text(self, places: int = 3, percent: bool = False) -> str:
+    def text(self, digits: int = 3, percent: bool = False) -> str:
         """Format as `0.512 (0.498 to 0.526)`, or in percent; limits are rounded outwards."""
         size, after, format_limits = (100, "\u00a0%", percent_limits) if percent else (1, "", limits_text)
-        text = f"{self.value * size:.{places}f}{after}"
+        text = f"{self.value * size:.{digits}f}{after}"
         if self.low is None or self.high is None:
             return text
-        return f"{text} ({' to '.join(format_limits(self.low, self.high, places))})"
+        return f"{text} ({' to '.join(format_limits(self.low, self.high, digits))})"
 
 
-def percent(value: float, places: int = 1) -> str:
+def percent(value: float, digits: int = 1) -> str:
     """Format as `76.4 %`, without a line break inside."""
-    return f"{100 * value:.{places}f}\u00a0%"
+    return f"{100 * value:.{digits}f}\u00a0%"
 
 
 def share(count: int, n: int, sure: float = SURE) -> Interval:

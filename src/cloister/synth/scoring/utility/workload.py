@@ -55,7 +55,7 @@ __all__ = [
 T = TypeVar("T")
 _LARGEST = 2**61  # parts of all rows: distances of a marginal then fit into 64 bits
 MOST_PAIRS = 100_000  # that a caller may request: each is counted
-Places = tuple[int, ...]
+Positions = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,21 +74,21 @@ class Compared:
     cells: tuple[NDArray[np.int64], ...]
     private: bool = True
 
-    def distance(self, survey: Measurer, table: int, places: Places, total: int) -> int:
+    def distance(self, survey: Measurer, table: int, positions: Positions, total: int) -> int:
         """Return Σ|N - T| of one marginal, in parts of a row. Reads rows: call it inside a step.
 
         Args:
             survey: access to the rows.
             table: index of the synthetic table.
-            places: the marginal's columns.
+            positions: the marginal's columns.
             total: the rows that T is scaled to, in parts.
 
         Privacy: moves by at most `survey.most_parts` if one unit is added or removed.
         """
-        shape = [self.domain.shape[column] for column in places]
-        joint = np.ravel_multi_index(tuple(self.cells[table][:, column] for column in places), shape)
+        shape = [self.domain.shape[column] for column in positions]
+        joint = np.ravel_multi_index(tuple(self.cells[table][:, column] for column in positions), shape)
         occupied, counts = np.unique(joint, return_counts=True)
-        [(_, exact)] = survey.counted([places])
+        [(_, exact)] = survey.counted([positions])
         # Only cells that occur in either: large domains have too many to list.
         cells, where = np.unique(np.concatenate([exact.cells, occupied]), return_inverse=True)
         far = np.zeros(len(cells), dtype=np.int64)
@@ -174,12 +174,18 @@ def compare_with(
 
 
 def _placed(rows: Any, domain: Domain) -> NDArray[np.int64]:
-    """Return the cells of the rows whose values the schema knows; refuse a table without any."""
-    placed = np.column_stack([axis.place(rows.column(axis.name)) for axis in domain.modelled])
-    valid: NDArray[np.int64] = placed[(placed >= 0).all(axis=1)]
-    if not len(valid):
-        raise BadSchema("a synthetic table has no row whose values the schema knows. Check its columns.")
-    return valid
+    """Return the cells of all rows; refuse a table with values that the schema does not know.
+
+    A distance over the other rows would be that of another table.
+    """
+    placed: NDArray[np.int64] = np.column_stack([axis.place(rows.column(axis.name)) for axis in domain.modelled])
+    unknown = int((placed < 0).any(axis=1).sum())
+    if unknown or not len(placed):
+        raise BadSchema(
+            f"a synthetic table has {len(placed):,} rows, and {unknown:,} of them lack a required value or have one "
+            "that the schema does not know. Mend or remove these rows. Nothing was spent."
+        )
+    return placed
 
 
 def _was_released(table: Any, data: PrivateData, released: bool) -> bool:
@@ -193,11 +199,11 @@ def _was_released(table: Any, data: PrivateData, released: bool) -> bool:
         return table.private
     if isinstance(table, HandedTable) and not released:
         try:
-            table.verify(data.account.book.key.public)
+            table.verify(data.account.book.key.public, rows=True)
         except Broken as error:
             raise NotPrivate(
-                f"the table's receipt does not hold under the key of this dataset's ledger ({error}). If it was "
-                "released by another ledger, verify it with that key and pass released=True."
+                f"no key of this dataset's ledger signed these rows ({error}). A receipt vouches for a price, not for "
+                "rows. Give the SyntheticTable itself, or pass released=True if these rows were released."
             ) from None
     if isinstance(table, HandedTable):
         return table.side.get("private") is True
@@ -213,11 +219,11 @@ def _names(table: Any) -> list[str]:
     return list(table.column_names if hasattr(table, "column_names") else table.columns)
 
 
-def some_pairs(columns: int, most: int) -> list[Places]:
+def some_pairs(columns: int, most: int) -> list[Positions]:
     """Return all pairs of columns, or some of them by a fixed public choice; a single column by itself."""
     if columns < 2:
         return [(0,)]
-    every: list[Places] = [*combinations(range(columns), 2)]
+    every: list[Positions] = [*combinations(range(columns), 2)]
     return every if len(every) <= most else choose_columns(columns, 2, most, np.random.default_rng(0))
 
 
