@@ -71,6 +71,13 @@ def test_a_model_is_planned_trained_read_and_loaded(place, visit, width, picture
     assert troubles(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
+    address = page.url
+    page.get_by_role("link", name="Predict", exact=True).click()
+    expect(page.get_by_role("main").get_by_role("button").first).to_be_visible()
+    assert troubles(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.goto(address)
+
     with page.expect_download() as begun:
         page.get_by_role("link", name="Download the model").click()
     path = tmp_path / begun.value.suggested_filename

@@ -101,7 +101,7 @@ joins: any
 roles:
   researchers:
     who: {organisations: [University]}
-    may: [see schema, query, profile, train, synthesise]
+    may: [see schema, query, profile, train, predict, synthesise, anonymise]
   juniors:
     who: {people: [cleo@college.example]}
     may: [see schema, query, profile, train, synthesise]
@@ -146,6 +146,7 @@ class Things:
     trained: int = 987_654
     made: int = 987_654
     handed: int = 987_654
+    output: int = 987_654
 
     def fill(self, path, number=0):
         """An address from a route's pattern; `number` is what stands for {number}."""
@@ -445,7 +446,9 @@ def _things(town):
     form = {"method": "independent", "table": "visits", "rows": "40"}
     synthetic = {name: town.submit(who, name, "synthesise", **form).id for name, who in pairs}
     town.submit("ada", sql="SELECT SUM(cost) AS c FROM visits", spend="rho 1.5")  # waits for somebody to agree
-    assert set(town.work()) == {"done"}
+    form = {"table": "visits", "quasi": "age", "sensitive": "ward", "models": "k=5", "method": "mondrian"}
+    checking = town.submit("ada", kind="anonymise", **form).id  # waits for people to look at it
+    assert set(town.work()) == {"done", "checking"}
     made = {}
     for name, asker, owner in (("visits", "ada", "provider"), ("lakeside", "friend", "other")):
         with hub.database.writing() as session:
@@ -487,6 +490,7 @@ def _things(town):
             handed=_hand_in(town, "owner" if name == "visits" else "other", name, synthetic[name]),
         )
     town.visits, town.hidden = made["visits"], made["lakeside"]
+    (town.visits.output,) = town.rows(sa.select(models.Request.id).where(models.Request.job_id == checking))
     town.nowhere = Things(
         "nowhere", 987_654, 987_654, 987_654, 987_654, 987_654, 987_654, "0" * 32, "w" * 43, "w" * 43, 987_654, "none"
     )

@@ -24,7 +24,7 @@ import pytest
 import sqlalchemy as sa
 
 from cloister.hub.core.hub import Hub
-from cloister.hub.core.models import Dataset, Decision, Job, Policy, Request, Upload, Version
+from cloister.hub.core.models import Dataset, Decision, Job, PolicyVersion, Request, Upload, Version
 from cloister.hub.core.settings import Settings
 from cloister.privacy.loss import Loss
 
@@ -130,7 +130,7 @@ def template(tmp_path_factory):
     facts["open"] = town.call(
         "owner", "POST", "/api/datasets/visits/uploads", body={"table": "visits", "file": "w.csv", "size": 140_000}
     ).json()["id"]
-    facts["policy"] = town.rows(sa.select(Policy.text).where(Policy.text.contains("dataset: visits")))[0]
+    facts["policy"] = town.rows(sa.select(PolicyVersion.text).where(PolicyVersion.text.contains("dataset: visits")))[0]
     town.web.get("/health")
     town.hub.close()
     return folder, facts
@@ -151,7 +151,7 @@ def state(hub):
             "jobs": Counter((one.state, one.kind) for one in session.scalars(sa.select(Job))),
             "requests": Counter((one.kind, one.state) for one in session.scalars(sa.select(Request))),
             "decisions": len(session.scalars(sa.select(Decision)).all()),
-            "policies": len(session.scalars(sa.select(Policy)).all()),
+            "policies": len(session.scalars(sa.select(PolicyVersion)).all()),
             "datasets": sorted(
                 (one.name, one.paused, one.deleted is None, one.wrapped_key is None)
                 for one in session.scalars(sa.select(Dataset))

@@ -147,6 +147,9 @@ TABLE = {
     "DELETE /api/jobs/{number}/result": rule("ada", "other", **DO, number="job", quiet=of("owner")),
     "GET /api/jobs/{number}/receipt": rule("ada owner", "other", **READ, number="job"),
     "GET /api/jobs/{number}/model": rule("ada", "other", **READ, number="trained", quiet=of("owner")),
+    "POST /api/jobs/{number}/predictions": rule(
+        "ada", "other", **DO, number="trained", quiet=of("owner"), sent={"rows": "age,ward\n40,surgery\n"}
+    ),
     "GET /api/jobs/{number}/table": rule("ada", "other", **READ, number="made", quiet=of("owner")),
     "POST /api/jobs/{number}/cancel": rule("ada", "other", **DO, number="job"),
     "GET /api/ledger": signed(**READ),
@@ -157,6 +160,8 @@ TABLE = {
         knows, **DO, sent={"dataset": "{name}", "role": "guests", "purpose": "health-research", "text": "A paper."}
     ),
     "GET /api/requests/{number}": rule("dora owner reviewer", "other", **READ, number="request"),
+    "GET /api/requests/{number}/output": rule("owner reviewer", **SHARE, number="output"),
+    "GET /api/requests/{number}/output/file": rule("owner reviewer", **SHARE, number="output"),
     "POST /api/requests/{number}/decision": rule(
         "owner reviewer", "other", "dora", **SHARE, number="request", sent={"agreed": False, "reason": "no"}
     ),
@@ -312,7 +317,9 @@ TABLE = {
     "GET /datasets/{name}/query": knows,
     "GET /datasets/{name}/profile": knows,
     "GET /datasets/{name}/train": knows,
+    "GET /datasets/{name}/predict": knows,
     "GET /datasets/{name}/synthesise": knows,
+    "GET /datasets/{name}/anonymise": knows,
     # Work
     "GET /work/{kind}/{name}": rule(WORKS, "other", "owner reviewer dora"),
     "POST /work/{kind}/{name}": rule(WORKS, "other", "owner reviewer dora", sent=TYPED),
@@ -324,12 +331,18 @@ TABLE = {
     "GET /jobs/{number}/chart.svg": rule("ada", "other", number="job", quiet=of("owner")),
     "GET /jobs/{number}/receipt": rule("ada owner", "other", number="job"),
     "GET /jobs/{number}/model": rule("ada", "other", number="trained", quiet=of("owner")),
+    "GET /jobs/{number}/predictions": rule("ada", "other", number="trained", quiet=of("owner")),
+    "POST /jobs/{number}/predictions": rule(
+        "ada", "other", number="trained", quiet=of("owner"), sent={"rows": "age\n40\n", "show": "label"}
+    ),
     "GET /jobs/{number}/table.parquet": rule("ada", "other", number="made", quiet=of("owner")),
     "GET /jobs/{number}/table.csv": rule("ada", "other", number="made", quiet=of("owner")),
     "GET /jobs/{number}/table.side.json": rule("ada", "other", number="made", quiet=of("owner")),
     "GET /jobs/{number}/label": rule("ada", "other", number="job", quiet=of("owner")),
     "GET /jobs/{number}/answer.csv": rule("ada", "other", number="job", quiet=of("owner")),
     "GET /requests/{number}": rule("dora owner reviewer", "other", number="request"),
+    "GET /requests/{number}/output.parquet": rule("owner reviewer", number="output"),
+    "GET /requests/{number}/output.csv": rule("owner reviewer", number="output"),
     "POST /requests/{number}/decide": rule(
         "owner reviewer", "other", "dora", number="request", sent={"word": "deny", "reason": "no"}
     ),
@@ -685,7 +698,10 @@ def lost(form, answer):
 STARTS = {
     "owner": ["/", "/datasets/new", "/surveys/invited"],
     "other": ["/", "/surveys/lakeside"],  # has a survey that is a draft
-    "ada": ["/", "/work/query/visits", "/work/train/visits", "/work/synthesise/visits", "/work/profile/visits"],
+    "ada": [
+        "/",
+        *(f"/work/{kind}/visits" for kind in ("query", "train", "predict", "synthesise", "profile", "anonymise")),
+    ],
     "dora": ["/", "/datasets/visits/requests"],
     "reviewer": ["/", "/requests"],
     "operator": ["/", "/people"],
@@ -746,9 +762,12 @@ def test_every_form_that_is_refused_comes_back_as_it_was_filled_in(town, monkeyp
         return writing(database)
 
     monkeypatch.setattr(Database, "writing", once_never)
-    links = [f"/invitation/{town.visits.invitation}", f"/reset/{town.visits.reset}"]
+    links = {
+        "stranger": [f"/invitation/{town.visits.invitation}", f"/reset/{town.visits.reset}"],
+        "ada": [f"/jobs/{town.visits.trained}/predictions"],
+    }
     for who, starts in STARTS.items():
-        for page, form in walk(town, who, starts + links * (who == "stranger")):
+        for page, form in walk(town, who, starts + links.get(who, [])):
             if not any(map(typed, form["fields"])):
                 continue
             # Refused by the route, at the latest when it would write; and before it, unless files come after the token.

@@ -19,7 +19,7 @@ import pyotp
 import pytest
 import sqlalchemy as sa
 
-from cloister.hub.core.models import Dataset, Job, Person, Policy, Spent, Upload, Version
+from cloister.hub.core.models import Dataset, Job, Person, PolicyVersion, Spent, Upload, Version
 from cloister.hub.datasets import datasets, ingest
 from cloister.hub.jobs import dataset_pool, queue
 from cloister.hub.jobs.authorise import ASKED, BASIS
@@ -583,7 +583,7 @@ def test_tables_that_may_not_be_joined_are_not_and_a_person_cannot_be_looked_for
     assert ask(town, "ada", join).status_code == 200
     with town.hub.database.writing() as session:
         dataset = datasets.find(session, "visits")
-        text = session.scalar(sa.select(Policy.text).where(Policy.dataset_id == dataset.id))
+        text = session.scalar(sa.select(PolicyVersion.text).where(PolicyVersion.dataset_id == dataset.id))
         publish(town.hub, session, town.people["owner"], dataset, text.replace("joins: any\n", ""))
     for sql in (
         join,
@@ -660,7 +660,7 @@ def test_a_sealed_table_that_was_touched_is_not_read_and_nothing_is_paid(town, h
 def test_a_policy_that_was_changed_in_the_database_allows_nothing(town):
     waiting = ask(town, "ada", hub_world.COUNT.replace("n ", "m "), do="jobs").json()["id"]
     with town.hub.database.writing() as session:
-        kept = session.scalars(sa.select(Policy).where(Policy.dataset_id == 1)).one()
+        kept = session.scalars(sa.select(PolicyVersion).where(PolicyVersion.dataset_id == 1)).one()
         kept.text = kept.text.replace("organisations: [University]", "organisations: [University, College]")
     for who in ("ada", "ben", "cleo", "dora"):
         assert ask(town, who, hub_world.COUNT).status_code == 404, who
@@ -673,11 +673,13 @@ def test_a_policy_that_was_changed_in_the_database_allows_nothing(town):
 def test_an_older_policy_cannot_be_put_back_as_the_newest(town):
     with town.hub.database.writing() as session:
         dataset = datasets.find(session, "visits")
-        first = session.scalars(sa.select(Policy).where(Policy.dataset_id == dataset.id)).one()
+        first = session.scalars(sa.select(PolicyVersion).where(PolicyVersion.dataset_id == dataset.id)).one()
         text = first.text.replace("organisations: [University]", "organisations: [Academy]")
         publish(town.hub, session, town.people["owner"], dataset, text)
         session.add(
-            Policy(dataset_id=dataset.id, number=3, text=first.text, signature=first.signature, made_by=first.made_by)
+            PolicyVersion(
+                dataset_id=dataset.id, number=3, text=first.text, signature=first.signature, made_by=first.made_by
+            )
         )
     assert ask(town, "ada", hub_world.COUNT).status_code == 404
 
@@ -686,11 +688,11 @@ def test_a_policy_that_was_deleted_does_not_put_the_one_before_in_force(town):
     assert ask(town, "ada", hub_world.COUNT).status_code == 200
     with town.hub.database.writing() as session:
         dataset = datasets.find(session, "visits")
-        first = session.scalars(sa.select(Policy).where(Policy.dataset_id == dataset.id)).one()
+        first = session.scalars(sa.select(PolicyVersion).where(PolicyVersion.dataset_id == dataset.id)).one()
         strict = first.text.replace("organisations: [University]", "organisations: [Academy]")
         publish(town.hub, session, town.people["owner"], dataset, strict)
     with town.hub.database.writing() as session:
-        session.execute(sa.delete(Policy).where(Policy.number == 2))
+        session.execute(sa.delete(PolicyVersion).where(PolicyVersion.number == 2))
     assert ask(town, "ada", hub_world.COUNT).status_code == 404
     assert "is not what was published last, so nothing is allowed" in town.ask("owner", "GET", "/datasets/visits").text
     with town.hub.database.writing() as session:

@@ -1,4 +1,4 @@
-"""A dataset on a hub, for one person: plan, ask, train, synthesise, hand in, take, upload."""
+"""A dataset on a hub, for one person: plan, ask, train, synthesise, anonymise, hand in, take, upload."""
 
 import json
 import os
@@ -171,6 +171,23 @@ class RemoteDataset:
         form |= {"parts": str(parts)} if parts is not None else {}
         return self.submit("train", form, purpose=purpose).model(wait_s=wait_s)
 
+    def ask_model(self, number: int, *, purpose: str = "", wait_s: float = 60) -> RemoteJob:
+        """Ask for the predictions of a model that somebody else has trained on the hub, and wait for the right to.
+
+        Your account is charged the model's loss, once. Then `job.predict(rows)` answers, as the policy allows.
+
+        Args:
+            number: the number of the job that trained the model.
+            purpose: the purpose of the predictions.
+            wait_s: how long to wait.
+
+        Raises:
+            Waiting: it is not ready yet, or needs an approval first; holds the job.
+        """
+        job = self.submit("predict", {"model": str(number)}, purpose=purpose)
+        job.finished(wait_s=wait_s)
+        return job
+
     def synthesise(
         self,
         *,
@@ -209,6 +226,43 @@ class RemoteDataset:
         job = self.submit("synthesise", form, purpose=purpose)
         with shared_bar(progress, "synthesising") as tell:
             return job.synthetic(wait_s=wait_s, progress=tell)
+
+    def anonymise(
+        self,
+        *,
+        models: str = "k=5",
+        quasi: Sequence[str] = (),
+        sensitive: Sequence[str] = (),
+        plain: Sequence[str] = (),
+        method: str = "recode",
+        suppression: Number = "0.05",
+        table: str = "",
+        purpose: str = "",
+        wait_s: float = 600,
+    ) -> RemoteJob:
+        """Ask for an anonymised table, and wait until the hub has made it. People look at it before you get it.
+
+        It is not differentially private and costs no epsilon; the policy says which models it satisfies at least.
+
+        Args:
+            models: what it satisfies, such as `"k=5, l=3 (disease), t=0.2 (disease)"`.
+            quasi: the columns that others may know of a person, to be generalised; the schema's unless given.
+            sensitive: the columns that nobody may learn of a person; the schema's unless given.
+            plain: other columns, released as they are.
+            method: `"recode"` or `"mondrian"`.
+            suppression: the share of rows that may be left out.
+            table: the source table, if there are several.
+            purpose: the purpose of the table.
+            wait_s: how long to wait for the hub.
+
+        Returns:
+            the job. `job.anonymised()` gives the rows once enough people have agreed; until then it raises `Waiting`.
+        """
+        form: dict[str, Any] = {"models": models, "quasi": list(quasi), "sensitive": list(sensitive)}
+        form |= {"plain": list(plain), "method": method, "suppression": str(suppression), "table": table}
+        job = self.submit("anonymise", form, purpose=purpose)
+        job.wait(wait_s)
+        return job
 
     def hand_in(
         self,
@@ -291,7 +345,7 @@ class RemoteDataset:
         body: dict[str, Any] = {"kind": kind, "form": _in_words(form), "purpose": purpose or self.purpose}
         record = self.client.post(f"{self._path}/jobs", body)
         question = question_digest(self.name, kind, body["form"], body["purpose"])
-        return RemoteJob(self.client, int(record["id"]), record, self.name, question)
+        return RemoteJob(self.client, int(record["id"]), record, self.name, kind, question)
 
     def mock(self, table: str | None = None) -> pa.Table:
         """Return mock rows of a table, sampled from the schema only: to try a query at no cost."""

@@ -1,29 +1,36 @@
 """Plans, jobs and results that a hub returns to its client."""
 
 import base64
+import csv
+import hashlib
+import io
 import json
 import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cloister.client.transport import error_of
-from cloister.client.wire import PlanSummary, answer_from_json, check_label
+from cloister.client.wire import PlanSummary, answer_from_json, check_label, costs
 from cloister.privacy.errors import BadForm, CloisterError, ReceiptRejected
 from cloister.privacy.loss import Loss
 from cloister.privacy.receipt import Receipt
 from cloister.query.answer import Answer
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from cloister.client.client import Client
     from cloister.synth.output.shared_table import HandedTable
 
-__all__ = ["Finished", "RemoteJob", "RemotePlan", "Waiting", "of_form"]
+__all__ = ["AnonymisedRows", "Finished", "RemoteJob", "RemotePlan", "Waiting", "of_form"]
 
 _POLL_S = 20.0  # the hub answers at once when a job ends; this is the longest single request
 _TOLD_S = 1.0
-_UNDER_WAY = ("waiting", "queued", "running", "charged")
+_PEOPLE = ("waiting", "checking")  # states that a person ends, so nobody waits for them here
+_UNDER_WAY = ("queued", "running", "charged")
 _Kind = TypeVar("_Kind")
 
 
@@ -56,7 +63,7 @@ class Finished:
     """Result of a job of any kind.
 
     Attributes:
-        kind: kind of job.
+        kind: kind of job, as it was submitted; as the hub says, unsigned, of a job that is found by its number.
         result: its result.
         loss: its cost; None if nothing.
         receipts: the signed receipts.
@@ -68,6 +75,27 @@ class Finished:
     receipts: tuple[Receipt, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class AnonymisedRows:
+    """Anonymised table from a hub. Not differentially private.
+
+    Attributes:
+        rows: the released rows.
+        label: the models that it satisfies, such as `k=5, l=3 (disease): not differentially private`.
+        side: its facts: columns by role, method, utility, SHA-256 of the file.
+        risk: the attacks that were tried on it, one line each.
+    """
+
+    rows: "pa.Table" = field(repr=False)
+    label: str
+    side: Mapping[str, Any] = field(repr=False)
+    risk: tuple[Mapping[str, str], ...] = field(repr=False)
+
+    def to_pandas(self) -> Any:
+        """Return the rows as a pandas frame."""
+        return self.rows.to_pandas()
+
+
 class RemoteJob:
     """A job on the hub.
 
@@ -76,16 +104,22 @@ class RemoteJob:
     """
 
     def __init__(
-        self, client: "Client", number: int, record: Mapping[str, Any], dataset: str = "", question: str = ""
+        self,
+        client: "Client",
+        number: int,
+        record: Mapping[str, Any],
+        dataset: str = "",
+        kind: str = "",
+        question: str = "",
     ) -> None:
         self.client = client
-        self._dataset, self._question = dataset, question
+        self._dataset, self._kind, self._question = dataset, kind, question
         self.id = number
         self.record = record
 
     @property
     def state(self) -> str:
-        """Last known state: waiting, queued, running, charged, done, refused, failed, cancelled or interrupted."""
+        """Last known state: waiting, queued, running, charged or checking; done, refused, failed or cancelled."""
         return str(self.record.get("state", ""))
 
     def answer(self, *, wait_s: float = 60) -> Answer:
@@ -98,7 +132,7 @@ class RemoteJob:
         parsed = answer_from_json(done.result.get("answer", done.result))
         if parsed.receipt is not None:
             _fits(self.client.checked(parsed.receipt), parsed)
-        elif parsed.loss.amount:
+        elif costs(parsed.loss):
             raise ReceiptRejected("the answer states a cost and has no receipt for it. Ask for the job again.")
         return parsed
 
@@ -112,7 +146,7 @@ class RemoteJob:
         self._wait(wait_s, progress)
         if self.state == "done":
             return self._finished()
-        if self.state in _UNDER_WAY:
+        if self.state in (*_PEOPLE, *_UNDER_WAY):
             raise Waiting(self._what_next(), self)
         problem = str(self.record.get("problem") or f"the job is {self.state}.")
         code = re.match(r"(CLO-\d+): ", problem)
@@ -140,6 +174,25 @@ class RemoteJob:
             raise ReceiptRejected("the model is genuine, but of another job.")
         return fitted
 
+    def predict(self, rows: Any, *, show: str = "") -> list[Any]:
+        """Return the answers of the model to public rows, computed on the hub: nothing else is installed.
+
+        The job is one that trained the model, or `dataset.ask_model(number)`.
+
+        Args:
+            rows: a dict from column to values, CSV text, the path of a CSV file, or a frame of pandas or polars.
+            show: "label", "top 3", "rounded 2" or "full"; unless given labels, or numbers as far as the policy shows
+                them.
+
+        Returns:
+            One answer for each row: a class, classes in order, probabilities or a number.
+        """
+        body = {"rows": _as_csv(rows), "show": show}
+        told = self.client.transport.json("POST", f"/api/jobs/{self.id}/predictions", body)
+        if not isinstance(told, dict) or not isinstance(told.get("answers"), list):
+            raise BadForm(f"the hub's answer to rows for job {self.id} cannot be read.")
+        return list(told["answers"])
+
     def synthetic(self, *, wait_s: float = 600, progress: Callable[[float, str], None] | None = None) -> "HandedTable":
         """Wait for the synthetic table: rows with their metadata file.
 
@@ -160,6 +213,41 @@ class RemoteJob:
         if not done.receipts or table.receipt is None or table.receipt.text() != done.receipts[0].text():
             raise ReceiptRejected("the table is genuine, but of another job.")
         return table
+
+    def anonymised(
+        self, *, wait_s: float = 600, progress: Callable[[float, str], None] | None = None
+    ) -> AnonymisedRows:
+        """Wait for the anonymised table, once enough people have looked at it.
+
+        Args:
+            wait_s: how long to wait for the hub. It does not wait for people.
+            progress: called with a share from 0 to 1 and a word, about every second while the hub is working.
+
+        Raises:
+            Waiting: people still look at it.
+        """
+        done = self.finished(wait_s=wait_s, progress=progress)
+        side, content = done.result.get("side"), done.result.get("file")
+        if not isinstance(side, dict) or not isinstance(content, str) or "protected" not in done.result:
+            raise BadForm(f"job {self.id} left no anonymised table.")
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        # From the result, whose label the hub has signed: the file of another job would be genuine, too.
+        raw = base64.b64decode(content)
+        if hashlib.sha256(raw).hexdigest() != side.get("sha256"):
+            raise ReceiptRejected("the file is not the one that its facts name. Ask for the job again.")
+        try:
+            rows = pq.read_table(io.BytesIO(raw))
+        except pa.ArrowInvalid:
+            raise BadForm("the hub's table cannot be read. Check the hub's version.") from None
+        risk = tuple(of_form(line, dict) for line in of_form(done.result.get("risk"), list))
+        return AnonymisedRows(rows, of_form(done.result["protected"], str), side, risk)
+
+    def wait(self, wait_s: float = 60) -> str:
+        """Wait until the hub has run it, or a person must decide; return its state."""
+        self._wait(wait_s)
+        return self.state
 
     def refresh(self) -> str:
         """Query its state now."""
@@ -188,7 +276,7 @@ class RemoteJob:
     def _wait(self, wait_s: float, progress: Callable[[float, str], None] | None = None) -> None:
         until = time.monotonic() + wait_s
         longest = _POLL_S if progress is None else _TOLD_S
-        while self.state in _UNDER_WAY[1:] or not self.state:
+        while self.state in _UNDER_WAY or not self.state:
             left = until - time.monotonic()
             if left <= 0:
                 return
@@ -205,9 +293,9 @@ class RemoteJob:
         if self.client.owner_key is not None:
             texts = [receipt.text() for receipt in receipts]
             check_label(result, loss, texts, self.client.owner_key, self.id, self._dataset, self._question)
-            if loss is not None and loss.amount and not receipts:
+            if costs(loss) and not receipts:
                 raise ReceiptRejected("the result states a cost and has no receipt for it. Ask for the job again.")
-        return Finished(str(self.record.get("kind", "")), result, loss, receipts)
+        return Finished(self._kind or str(self.record.get("kind", "")), result, loss, receipts)
 
     def _what_next(self) -> str:
         page = f"{self.client.transport.address}/jobs/{self.id}"
@@ -215,6 +303,11 @@ class RemoteJob:
             return (
                 f"job {self.id} costs more than the policy lets pass by itself and waits for an approval. "
                 f"Its owner sees it at {page}; then call job.answer()."
+            )
+        if self.state == "checking":
+            return (
+                f"job {self.id} has run, and people look at its output before you get it. Call job.anonymised() later, "
+                f"or look at {page}."
             )
         return f"job {self.id} is {self.state}. Call job.answer(wait_s=...) later, or look at {page}."
 
@@ -234,3 +327,27 @@ def of_form(found: Any, kind: type[_Kind]) -> _Kind:
     if not isinstance(found, kind):
         raise BadForm("the hub's answer is of another form. Check the hub's address and version.")
     return found
+
+
+def _as_csv(rows: Any) -> str:
+    """Return rows as CSV text."""
+    if isinstance(rows, str):
+        return rows
+    if isinstance(rows, Path):
+        try:
+            return rows.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError):
+            raise BadForm(
+                "the file of rows cannot be read as text in UTF-8. Check its path, and save it as CSV."
+            ) from None
+    if hasattr(rows, "to_csv"):  # pandas
+        return str(rows.to_csv(index=False))
+    if hasattr(rows, "write_csv"):  # polars
+        return str(rows.write_csv())
+    if not isinstance(rows, Mapping) or len({len(column) for column in rows.values()}) != 1:
+        raise BadForm("rows are a dict of columns of one length, CSV text, the path of a CSV file, or a frame.")
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(rows)
+    writer.writerows(zip(*rows.values(), strict=True))
+    return text.getvalue()

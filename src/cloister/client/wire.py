@@ -28,6 +28,7 @@ __all__ = [
     "answer_from_json",
     "answer_to_json",
     "check_label",
+    "costs",
     "handed_request",
     "loss_to_text",
     "parse_loss",
@@ -58,6 +59,11 @@ def loss_to_text(loss: Loss) -> str:
     if loss.delta:
         text += f" delta {_number(loss.delta)}"
     return text if loss.relation is Relation.ADD_REMOVE else f"{text} {loss.relation}"
+
+
+def costs(loss: Loss | None) -> bool:
+    """Return True if a loss is more than nothing: an amount, or a delta alone."""
+    return loss is not None and bool(loss.amount or loss.delta)
 
 
 def parse_loss(text: str) -> Loss:
@@ -313,7 +319,7 @@ def check_label(
         raise ReceiptRejected("the result is genuine, but of another job. Ask again over a trusted network.")
     if (dataset and about != dataset) or (question and digest != question):
         raise ReceiptRejected("the result is genuine, but of another question. Ask again over a trusted network.")
-    if (loss.to_json() if loss is not None and loss.amount else None) != (paid.to_json() if paid.amount else None):
+    if (loss.to_json() if costs(loss) and loss is not None else None) != (paid.to_json() if costs(paid) else None):
         raise ReceiptRejected("the result is genuine, but its cost is not the stated one. Ask again.")
     if paid_by != receipts_digest(receipts):
         raise ReceiptRejected("the result is genuine, but its receipts are of another job. Ask for the job again.")

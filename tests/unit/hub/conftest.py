@@ -111,6 +111,16 @@ class World:
             dataset = datasets.find(session, "visits")
             return publish(self.hub, session, self.people["owner"], dataset, text)
 
+    def another_version(self):
+        """A newer version of the same tables, ready."""
+        with self.hub.database.writing() as session:
+            dataset = datasets.find(session, "visits")
+            schema = datasets.newest(self.hub, session, dataset).schema
+            version = datasets.new_version(
+                self.hub, session, self.people["owner"], dataset, schema_text=schema, uploads={}
+            )
+        assert ingest.prepare(self.hub, version.id) == "ready"
+
     def spent(self, who=None):
         key = "visits" if who is None else f"visits@person-{self.people[who].id}"
         return self.hub.ledger.balance(key).spent

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session, defer
 
 from cloister.hub.approvals.visibility import may_know
-from cloister.hub.core.models import Dataset, Job, Person, Spent
+from cloister.hub.core.models import Dataset, Job, Output, Person, Spent, analyst, person_number
 from cloister.hub.policy.conditions import Environment
 from cloister.privacy.errors import AccountMismatch
 from cloister.privacy.ledger import Balance
@@ -167,6 +167,17 @@ class StatementLine:
 
 
 @dataclass(frozen=True, slots=True)
+class UnpricedRelease:
+    """Release without epsilon: an anonymised table. It is in no account of the ledger, only in the audit log."""
+
+    time: float
+    job_id: int
+    person_id: int
+    person: str
+    purpose: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sum:
     """Sum of charges with the same user, purpose or month."""
 
@@ -185,6 +196,7 @@ class Statement:
         lines: every charge, newest first.
         by_person, by_purpose, by_month: sums, largest first (months in order).
         problems: differences between the ledger and the hub's jobs; empty if there are none.
+        without_epsilon: anonymised releases, newest first. No total contains them.
     """
 
     dataset: str
@@ -194,6 +206,7 @@ class Statement:
     by_purpose: tuple[Sum, ...]
     by_month: tuple[Sum, ...]
     problems: tuple[str, ...]
+    without_epsilon: tuple[UnpricedRelease, ...] = ()
 
     @property
     def share(self) -> float:
@@ -233,17 +246,29 @@ def for_owner(hub: "Hub", session: Session, dataset: Dataset) -> Statement:
         _sums(lines, lambda row: row.purpose, cap),
         _months(lines, cap),
         tuple(_problems(session, dataset, balance, lines, jobs)),
+        _unpriced(session, dataset),
+    )
+
+
+def _unpriced(session: Session, dataset: Dataset) -> tuple[UnpricedRelease, ...]:
+    released = sa.select(Output).where(Output.dataset_id == dataset.id, Output.released.is_not(None))
+    return tuple(
+        UnpricedRelease(
+            output.released or 0.0, output.job_id, output.job.person_id, output.job.person.name, output.job.purpose
+        )
+        for output in session.scalars(released.order_by(Output.released.desc()))
     )
 
 
 def only(statement: Statement, person: Person) -> Statement:
     """Return the part of a statement that a data user may read: the total, and their own charges."""
     lines = tuple(line for line in statement.lines if line.person_id == person.id)
+    without = tuple(release for release in statement.without_epsilon if release.person_id == person.id)
     if statement.balance is None:
-        return Statement(statement.dataset, None, lines, (), (), (), ())
+        return Statement(statement.dataset, None, lines, (), (), (), (), without)
     cap = statement.balance.rules.cap
     purposes, months = _sums(lines, lambda line: line.purpose, cap), _months(lines, cap)
-    return Statement(statement.dataset, statement.balance, lines, (), purposes, months, ())
+    return Statement(statement.dataset, statement.balance, lines, (), purposes, months, (), without)
 
 
 def for_user(hub: "Hub", session: Session, person: Person, environment: Environment) -> list[Mine]:
@@ -263,17 +288,6 @@ def for_user(hub: "Hub", session: Session, person: Person, environment: Environm
         spent, left = user_balance.spent if user_balance else None, dataset_balance.left if dataset_balance else None
         statements.append(Mine(dataset.name, spent, left, tuple(reversed(lines))))
     return statements
-
-
-def analyst(person_id: int) -> str:
-    """Return a user's name in the ledger: `visits@person-3` is their account on visits."""
-    return f"person-{person_id}"
-
-
-def person_number(word: str) -> int | None:
-    """Return the user's id of an account's analyst: 17 for `person-17`."""
-    before, _, digits = word.partition("-")
-    return int(digits) if before == "person" and digits.isascii() and digits.isdigit() else None
 
 
 def share(spent: Loss, cap: Loss) -> float:

@@ -1,17 +1,29 @@
 """Decisions on a request: agree, grant, deny, comment, withdraw, revoke, expire.
 
 One denial is enough to deny a request; the required number of different reviewers must agree to grant it. The newest
-policy at that moment defines the reviewers: the agreement of a former reviewer does not count.
+policy at that moment defines the reviewers: the agreement of a former reviewer does not count. An agreement to an
+output counts for the bytes that the reviewer saw, and somebody of the owner's organisation must be among those who
+agree.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from cloister.hub.approvals.requests import let_go, may_decide, may_see, needs_now, reviewers, turn_away
+from cloister.hub.approvals.requests import (
+    drop_output,
+    let_go,
+    may_decide,
+    may_see,
+    needs_now,
+    of_owner,
+    reviewers,
+    turn_away,
+)
 from cloister.hub.core.database import now
-from cloister.hub.core.models import Comment, Decision, Person, Request
+from cloister.hub.core.models import Comment, Decision, Job, Output, Person, Request
 from cloister.hub.core.notices import tell
 from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow, TooMany
 
@@ -23,17 +35,29 @@ __all__ = ["ACCESS_DAYS", "comment", "decide", "expire", "find", "revoke", "with
 ACCESS_DAYS = 365  # how long a granted access lasts unless the reviewer says otherwise
 _LONGEST = 4000
 _IN_A_ROW = 10  # comments of one user without an answer
+_STATE = {"release": "waiting", "output": "checking"}  # of the job that a request is about
+Release = Callable[[Request], None]
 
 
 def find(hub: "Hub", session: Session, person: Person, number: int, *, to_change: bool = False) -> Request:
     """Return a request that this user may see.
+
+    Args:
+        hub: the hub.
+        session: a session; a transaction, to change it.
+        person: the user.
+        number: the request.
+        to_change: lock the request, and its job before it.
 
     Raises:
         NotHere: there is none, or this user may not see it.
     """
     wanted = sa.select(Request).where(Request.id == number)
     if to_change:
-        wanted = wanted.with_for_update(of=Request).execution_options(populate_existing=True)
+        # One order everywhere, or PostgreSQL ends one of two transactions: the job first, then its request.
+        job = sa.select(Request.job_id).where(Request.id == number).scalar_subquery()
+        session.execute(sa.select(Job.id).where(Job.id == job).with_for_update(key_share=True))
+        wanted = wanted.with_for_update(of=Request, key_share=True).execution_options(populate_existing=True)
     request = session.scalars(wanted).first()
     if request is None or not may_see(hub, session, person, request):
         raise NotHere("there is no such request.")
@@ -48,6 +72,9 @@ def decide(
     agreed: bool,
     reason: str,
     days: int = ACCESS_DAYS,
+    *,
+    digest: str = "",
+    release: Release | None = None,
 ) -> Request:
     """Record a reviewer's agreement or denial.
 
@@ -59,10 +86,12 @@ def decide(
         agreed: True to agree, False to deny.
         reason: for the requester; a denial needs one.
         days: the duration of granted access.
+        digest: of the output that the reviewer saw, for a request for an output.
+        release: releases the output once enough have agreed; `jobs/output_check.py` hands it in.
 
     Raises:
         Denied: the user is no reviewer, or is the requester.
-        NotNow: it is not open, has expired, or this reviewer has decided already.
+        NotNow: it is not open, has expired, or this reviewer has decided already; or the output is not the one seen.
     """
     request = find(hub, session, reviewer, request.id, to_change=True)
     if request.person_id == reviewer.id:
@@ -78,30 +107,59 @@ def decide(
     if any(decision.person_id == reviewer.id for decision in earlier):
         raise NotNow("you have decided about this request already. It waits for somebody else.")
     word = Decision(request_id=request.id, person_id=reviewer.id, agreed=agreed, reason=reason.strip()[:_LONGEST])
+    if request.kind == "output":
+        if release is None:
+            raise NotNow("an output is decided on after looking at it, on its page.")
+        word.digest = _seen(session, request, digest)
     session.add(word)
     session.flush()
     if not agreed:
         return _deny(hub, session, reviewer, request, word.reason)
-    return _agree(hub, session, reviewer, request, word.reason, days)
+    return _agree(hub, session, reviewer, request, word.reason, days, release)
+
+
+def _seen(session: Session, request: Request, digest: str) -> str:
+    """Return the digest of the output that a reviewer saw, if it is the one that would be released."""
+    stored = session.scalar(sa.select(Output.digest).where(Output.job_id == request.job_id))
+    if stored is None or stored != digest:
+        raise NotNow("this is not the output that waits here. Look at the page again, then decide.")
+    return stored
 
 
 def _deny(hub: "Hub", session: Session, reviewer: Person, request: Request, reason: str) -> Request:
     request.state, request.ends = "denied", None
     if request.job is not None:
-        turn_away(session, request.job, f"request {request.id} for this release was denied. Nothing was spent.")
-    hub.audit.write(session, reviewer.id, "request.denied", f"request/{request.id}", **_facts(request), reason=reason)
+        why = f"request {request.id} for this release was denied. Nothing was spent."
+        turn_away(session, request.job, why, was=_STATE[request.kind])
+    facts = _facts(session, request)
+    drop_output(session, request.job_id)
+    hub.audit.write(session, reviewer.id, "request.denied", f"request/{request.id}", **facts, reason=reason)
     tell(hub, session, request.person_id, f"Your request for {_what(request)} was denied.", f"/requests/{request.id}")
     return request
 
 
-def _agree(hub: "Hub", session: Session, reviewer: Person, request: Request, reason: str, days: int) -> Request:
-    count = {person.id for person in reviewers(hub, session, request.dataset)} - {request.person_id}
+def _agree(
+    hub: "Hub",
+    session: Session,
+    reviewer: Person,
+    request: Request,
+    reason: str,
+    days: int,
+    release: Release | None,
+) -> Request:
+    deciding = {person.id: person for person in reviewers(hub, session, request.dataset)}
+    count = set(deciding) - {request.person_id}
     yes = {decision.person_id for decision in decisions(session, request) if decision.agreed} & count
     if request.job is not None:  # the policy may have become stricter since; for this request it never becomes laxer
         request.needs = max(request.needs, needs_now(hub, session, request.job))
     granted = len(yes) >= request.needs
-    facts = _facts(request)
-    if granted and request.job is not None:
+    if request.kind == "output" and not any(of_owner(deciding[number], request.dataset) for number in yes):
+        granted = False
+    facts = _facts(session, request)
+    if granted and request.kind == "output":
+        assert release is not None
+        release(request)
+    elif granted and request.job is not None:
         let_go(session, request.job)
     if granted:
         request.state = "granted"
@@ -113,7 +171,7 @@ def _agree(hub: "Hub", session: Session, reviewer: Person, request: Request, rea
     if granted:
         tell(hub, session, request.person_id, f"Your request for {_what(request)} was granted.", link)
     else:
-        left = request.needs - len(yes)
+        left = max(1, request.needs - len(yes))
         tell(hub, session, request.person_id, f"One person agreed to your request for {_what(request)}.", link)
         for reviewer_id in sorted(count - yes):
             tell(
@@ -172,8 +230,10 @@ def withdraw(hub: "Hub", session: Session, person: Person, request: Request) -> 
     _require_open(request)
     request.state, request.ends = "withdrawn", None
     if request.job is not None:
-        turn_away(session, request.job, "its request was withdrawn. Nothing was spent.", state="cancelled")
-    hub.audit.write(session, person.id, "request.withdrawn", f"request/{request.id}", **_facts(request))
+        why = "its request was withdrawn. Nothing was spent."
+        turn_away(session, request.job, why, state="cancelled", was=_STATE[request.kind])
+    drop_output(session, request.job_id)
+    hub.audit.write(session, person.id, "request.withdrawn", f"request/{request.id}", **_facts(session, request))
     for reviewer in reviewers(hub, session, request.dataset):
         if reviewer.id != person.id:
             message = f"{person.name} withdrew request {request.id} for {_what(request)}."
@@ -200,7 +260,7 @@ def revoke(hub: "Hub", session: Session, reviewer: Person, request: Request, rea
         if not turn_away(session, request.job, why, was="queued"):
             raise NotNow(f"job {request.job.id} has begun. What was released cannot be taken back.")
     request.state, request.ends = "revoked", None
-    facts = _facts(request)
+    facts = _facts(session, request)
     hub.audit.write(session, reviewer.id, "request.revoked", f"request/{request.id}", **facts, reason=reason[:_LONGEST])
     tell(
         hub,
@@ -216,11 +276,13 @@ def expire(hub: "Hub", session: Session) -> int:
     """End open requests and granted access whose time is over; return how many ended. A worker calls this."""
     over = sa.select(Request).where(Request.state.in_(("open", "granted")), Request.ends <= now())
     ended = 0
-    for request in session.scalars(over.order_by(Request.id).limit(500).with_for_update(of=Request, skip_locked=True)):
+    for request in _locked(session, over):
         was, request.state = request.state, "expired"
         if request.job is not None:
-            turn_away(session, request.job, "nobody decided about its request in time. Nothing was spent.")
-        hub.audit.write(session, None, "request.expired", f"request/{request.id}", **_facts(request), was=was)
+            why = "nobody decided about its request in time. Nothing was spent."
+            turn_away(session, request.job, why, was=_STATE[request.kind])
+        drop_output(session, request.job_id)
+        hub.audit.write(session, None, "request.expired", f"request/{request.id}", **_facts(session, request), was=was)
         message = (
             f"Nobody decided in time about your request for {_what(request)}."
             if was == "open"
@@ -229,6 +291,19 @@ def expire(hub: "Hub", session: Session) -> int:
         tell(hub, session, request.person_id, message, f"/requests/{request.id}")
         ended += 1
     return ended
+
+
+def _locked(session: Session, wanted: sa.Select[Request]) -> list[Request]:
+    """Return requests whose rows, and those of their jobs, could be locked at once: the first 500.
+
+    All rows are locked before the first entry of the audit log is written: whoever holds one of them may wait for that.
+    """
+    numbers = {request.id: request.job_id for request in session.scalars(wanted.order_by(Request.id).limit(500))}
+    jobs = sa.select(Job.id).where(Job.id.in_({number for number in numbers.values() if number is not None}))
+    free = set(session.scalars(jobs.order_by(Job.id).with_for_update(key_share=True, skip_locked=True)))
+    chosen = [number for number, job in numbers.items() if job is None or job in free]
+    again = wanted.where(Request.id.in_(chosen)).order_by(Request.id).execution_options(populate_existing=True)
+    return list(session.scalars(again.with_for_update(of=Request, key_share=True, skip_locked=True)))
 
 
 def _require_open(request: Request) -> None:
@@ -241,9 +316,16 @@ def _require_open(request: Request) -> None:
 def _what(request: Request) -> str:
     if request.kind == "access":
         return f"the role {request.role} of {request.dataset.name}"
+    if request.kind == "output":
+        return f"an anonymised table of {request.dataset.name}"
     return f"a release from {request.dataset.name}"
 
 
-def _facts(request: Request) -> dict[str, object]:
+def _facts(session: Session, request: Request) -> dict[str, object]:
     facts: dict[str, object] = {"dataset": request.dataset.name, "asked_by": request.person_id}
-    return {**facts, "job": request.job_id} if request.kind == "release" else {**facts, "role": request.role}
+    if request.kind == "access":
+        return {**facts, "role": request.role}
+    if request.kind == "output":
+        digest = session.scalar(sa.select(Output.digest).where(Output.job_id == request.job_id))
+        facts |= {"digest": digest or "", "epsilon": "none"}
+    return {**facts, "job": request.job_id}

@@ -1,7 +1,9 @@
-"""Requests for access to a role, and for a release above the policy's cost threshold, with those who may decide.
+"""Requests for access to a role, for a release above the policy's cost threshold, and for a job's output.
 
 A role is asked for with a purpose, and granted access ends by itself. A job above the threshold waits until enough
-reviewers agree. Reviewers are the dataset's owner and the users whom its policy names, never the requester.
+reviewers agree. An anonymised release has no cost: its file waits until enough reviewers have looked at it, one of the
+owner's organisation among them. Reviewers are the dataset's owner and the users whom its policy names, never the
+requester.
 """
 
 from typing import TYPE_CHECKING
@@ -10,12 +12,12 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from cloister.hub.core.database import now
-from cloister.hub.core.models import Dataset, Job, Person, Request
+from cloister.hub.core.models import Dataset, Job, Output, Person, Request
 from cloister.hub.core.notices import tell
 from cloister.hub.policy.cost import needs as needed_for
 from cloister.hub.policy.policy import Policy, Role
 from cloister.hub.policy.purposes import covered_by, offered
-from cloister.hub.policy.versions import current
+from cloister.hub.policy.versions import current, version
 from cloister.privacy.errors import BadForm, NotNow, TooMany
 from cloister.privacy.loss import Loss
 
@@ -25,14 +27,19 @@ if TYPE_CHECKING:
 __all__ = [
     "OPEN_DAYS",
     "ask_access",
+    "ask_output",
     "ask_release",
     "askable_purposes",
     "close_for",
     "current_policy",
+    "drop_ended",
+    "drop_output",
     "let_go",
     "may_decide",
     "may_see",
     "needs_now",
+    "of_owner",
+    "require_checkers",
     "reviewers",
     "turn_away",
 ]
@@ -220,11 +227,94 @@ def loss_of(job: Job) -> Loss | None:
     return None if planned is None else Loss.from_json(planned)
 
 
+# Output of a job
+
+
+def of_owner(person: Person, dataset: Dataset) -> bool:
+    """Return True for the dataset's owner, and for people of the same organisation."""
+    same = dataset.organisation_id is not None and person.organisation_id == dataset.organisation_id
+    return person.id == dataset.owner_id or same
+
+
+def require_checkers(hub: "Hub", session: Session, dataset: Dataset, requester: Person) -> int:
+    """Return how many people must look at an output; refuse if the policy does not name enough.
+
+    Raises:
+        NotNow: too few may look at it, or none of the owner's organisation.
+    """
+    needs = current_policy(hub, session, dataset).anonymised.reviewers
+    checkers = [person for person in reviewers(hub, session, dataset) if person.id != requester.id]
+    if len(checkers) < needs:
+        raise NotNow(
+            f"{needs} people besides you must look at an anonymised release, and the policy names {len(checkers)} who "
+            "may. Ask the owner to name reviewers."
+        )
+    if not any(of_owner(person, dataset) for person in checkers):
+        raise NotNow(
+            "somebody of the owner's organisation besides you must look at an anonymised release. Ask the owner to "
+            "name a reviewer there."
+        )
+    return needs
+
+
+def ask_output(hub: "Hub", session: Session, job: Job, output: Output) -> Request:
+    """Ask reviewers to look at the output of a job, in the transaction that stores it."""
+    asked_under, _ = version(hub, session, job.dataset, job.policy_number)  # a newer policy never lowers it
+    needs = max(asked_under.anonymised.reviewers, needs_now(hub, session, job))
+    request = Request(
+        kind="output",
+        dataset_id=job.dataset_id,
+        person_id=job.person_id,
+        job_id=job.id,
+        purpose=job.purpose,
+        needs=needs,
+        ends=now() + OPEN_DAYS * 86400,
+    )
+    session.add(request)
+    session.flush()
+    facts = {"dataset": job.dataset.name, "job": job.id, "needs": needs, "purpose": job.purpose}
+    hub.audit.write(
+        session, job.person_id, "request.asked", f"request/{request.id}", **facts, digest=output.digest, epsilon="none"
+    )
+    for recipient in reviewers(hub, session, job.dataset):
+        if recipient.id != job.person_id:
+            message = (
+                f"{job.person.name} asks for an anonymised table of {job.dataset.name}. Look at it before it leaves."
+            )
+            tell(hub, session, recipient.id, message, f"/requests/{request.id}")
+    return request
+
+
+def drop_output(session: Session, job_id: int | None) -> None:
+    """Erase the file of a job's output that is refused, withdrawn or expired; never one that was released."""
+    unreleased = sa.update(Output).where(Output.job_id == job_id, Output.released.is_(None))
+    session.execute(unreleased.values(sealed=None, facts=None), execution_options={"synchronize_session": False})
+
+
+def drop_ended(hub: "Hub", session: Session) -> int:
+    """End jobs whose output nobody can decide on any more, and erase each file that waits for no decision.
+
+    Nothing should be left for this: a denial, a withdrawal, an expiry and a restore erase the file themselves.
+    """
+    open_for_job = sa.exists().where(Request.job_id == Job.id, Request.kind == "output", Request.state == "open")
+    ended = list(session.scalars(sa.select(Job).where(Job.state == "checking", ~open_for_job).order_by(Job.id)))
+    for job in ended:
+        if turn_away(session, job, "its request has ended. Nothing was spent.", was="checking"):
+            hub.audit.write(session, None, "output.erased", f"job/{job.id}", dataset=job.dataset.name)
+    checked = sa.select(Job.id).where(Job.state == "checking")
+    left = sa.update(Output).where(Output.released.is_(None), Output.sealed.is_not(None), Output.job_id.not_in(checked))
+    session.execute(left.values(sealed=None, facts=None), execution_options={"synchronize_session": False})
+    return len(ended)
+
+
 def needs_now(hub: "Hub", session: Session, job: Job) -> int:
     """Return how many approvals the newest policy requires for this job, by its cost to the requester.
 
     That is never less than its cost to the dataset, and it is the cost on which the policy decides while the job runs.
+    An output that is being checked has no cost: the policy states how many people must look at it.
     """
+    if job.state == "checking":
+        return current_policy(hub, session, job.dataset).anonymised.reviewers
     planned = job.plan.get("own") or job.plan.get("loss")
     loss = None if planned is None else Loss.from_json(planned)
     return needed_for(current_policy(hub, session, job.dataset), loss) if loss is not None and loss.amount else 0
@@ -257,8 +347,9 @@ def _move(session: Session, job: Job, old: str, new: str) -> bool:
 
 
 def close_for(hub: "Hub", session: Session, job: Job) -> None:
-    """Close the open request of a job that its requester cancelled."""
-    wanted = sa.select(Request).where(Request.job_id == job.id, Request.state == "open").with_for_update(of=Request)
-    for request in session.scalars(wanted):
+    """Close the open request of a job that its requester cancelled, and erase its output. The job's row is locked."""
+    drop_output(session, job.id)  # also where its request has ended
+    wanted = sa.select(Request).where(Request.job_id == job.id, Request.state == "open")
+    for request in session.scalars(wanted.with_for_update(of=Request, key_share=True)):
         request.state = "withdrawn"
         hub.audit.write(session, job.person_id, "request.withdrawn", f"request/{request.id}", job=job.id)

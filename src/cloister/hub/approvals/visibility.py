@@ -153,7 +153,9 @@ def hand_on(session: Session, job_id: int) -> None:
     In a writing transaction: each job keeps its result until its own is removed.
     """
     wanted = sa.select(Job.result, Job.size, Job.person_id, Job.dataset_id, Job.digest).where(Job.id == job_id)
-    first = session.execute(wanted.with_for_update()).first()  # a job about to point here waits, and looks again
+    first = session.execute(
+        wanted.with_for_update(key_share=True)
+    ).first()  # a job about to point here waits, and looks again
     if first is None or first.result is None or SAME in first.result:
         return
     # By columns: results may be large, and the database would parse each of them to look into it.

@@ -34,27 +34,31 @@ class Cache:
 
     def get(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         """Return the cached result, or compute it. An exception of `compute` is raised and not cached."""
-        hit = self._find(key)
+        hit = self.find(key)
         if hit is None:
             with self._computing:
-                hit = self._find(key)  # another thread may have computed it meanwhile
+                hit = self.find(key)  # another thread may have computed it meanwhile
                 if hit is None:
                     hit = (compute(),)
-                    self._keep(key, hit[0])
+                    self.keep(key, hit[0])
         return hit[0]
 
-    def _find(self, key: Hashable) -> tuple[Any] | None:
+    def find(self, key: Hashable) -> tuple[Any] | None:
+        """Return the cached result in a tuple; None if there is none."""
         with self._changing:
             if key not in self._held:
                 return None
             self._held.move_to_end(key)
             return (self._held[key][0],)
 
-    def _keep(self, key: Hashable, value: Any) -> None:
+    def keep(self, key: Hashable, value: Any) -> None:
+        """Cache a result that was computed elsewhere, such as in a child process."""
         size = size_of(value)
         if size > self._limit:
             return
         with self._changing:
+            if key in self._held:
+                self._total -= self._held.pop(key)[1]
             self._held[key] = value, size
             self._total += size
             while self._total > self._limit:

@@ -49,7 +49,7 @@ class Child:
         watch_s: float,
         preload: Sequence[str] = (),
     ) -> None:
-        self._memory, self._watch_s = memory, watch_s
+        self._memory, self._watch_s, self._begun = memory, watch_s, time.monotonic()
         context: ForkServerContext | SpawnContext = multiprocessing.get_context("spawn")
         if preload:
             context = multiprocessing.get_context("forkserver")
@@ -64,17 +64,20 @@ class Child:
         """Return True if it runs."""
         return self._process.is_alive()
 
-    def wait(self, seconds: float, stop: threading.Event | None = None) -> Ended:
+    def wait(self, seconds: float, stop: threading.Event | None = None, *, in_all: bool = False) -> Ended:
         """Wait until there is something to read, which may be the pipe's end.
 
         Args:
             seconds: the time limit.
             stop: set when the caller no longer waits for the answer.
+            in_all: the limit counts from the start of the child, for one that gives several answers.
 
         Returns:
             `answer`; or the limit that was exceeded; or `stopped`.
         """
-        until = time.monotonic() + seconds
+        until = seconds + (self._begun if in_all else time.monotonic())
+        if in_all and time.monotonic() > until:  # also if it has more to say
+            return "time"
         while not self.pipe.poll(self._watch_s):
             if stop is not None and stop.is_set():
                 return "stopped"

@@ -1,7 +1,7 @@
 """Tables of the hub. They never hold rows of a dataset; answers only as released.
 
 Organisation ── Person ── Session, Token, OneTimeLink; Try
-Dataset ── Version (its sealed tables), Policy (its versions), Upload
+Dataset ── Version (its sealed tables), PolicyVersion, Upload
 Job: a job on a dataset, its plan, its state, its result; Spent, Seen, SavedQuery
 Request: waits for a decision about access, or about a release above a threshold; Decision, Comment
 Notice, AuditEntry
@@ -26,7 +26,7 @@ __all__ = [
     "OneTimeLink",
     "Organisation",
     "Person",
-    "Policy",
+    "PolicyVersion",
     "Refusal",
     "Request",
     "SavedQuery",
@@ -41,6 +41,8 @@ __all__ = [
     "Upload",
     "Version",
     "ROLES",
+    "analyst",
+    "person_number",
 ]
 
 ROLES = ("data owner", "data provider", "data user", "algorithm provider", "operator", "auditor")
@@ -80,6 +82,17 @@ class Person(Base):
     def verified_email(self) -> str:
         """Return the verified address in lower case, for policies; empty while it is not verified."""
         return self.email.lower() if self.verified is not None else ""
+
+
+def analyst(person_id: int) -> str:
+    """Return a user's name in the ledger: `visits@person-3` is their account on visits."""
+    return f"person-{person_id}"
+
+
+def person_number(word: str) -> int | None:
+    """Return the user's id of an account's analyst: 17 for `person-17`."""
+    before, _, digits = word.partition("-")
+    return int(digits) if before == "person" and digits.isascii() and digits.isdigit() else None
 
 
 class Session(Base):
@@ -144,7 +157,7 @@ class Dataset(Base):
     owner_id: Mapped[int] = mapped_column(ForeignKey("people.id"), index=True)
     trust: Mapped[str] = mapped_column(String(40), default="curator")  # where work on it runs: see jobs/trust_model.py
     budget: Mapped[dict[str, Any]] = mapped_column(JSON)  # the lifetime cap, Loss.to_json(); never changes
-    wrapped_key: Mapped[bytes | None] = mapped_column(LargeBinary)  # its data key; None after shredding
+    wrapped_key: Mapped[bytes | None] = mapped_column(LargeBinary)  # its data key, see core/keys.py; None: shredded
     paused: Mapped[bool] = mapped_column(default=False)  # the owner's kill switch
     deleted: Mapped[float | None]
     created: Mapped[float] = mapped_column(default=now)
@@ -169,7 +182,7 @@ class Version(Base):
     __table_args__ = (UniqueConstraint("dataset_id", "number"),)
 
 
-class Policy(Base):
+class PolicyVersion(Base):
     """Signed version of a dataset's policy. The newest one is in force."""
 
     __tablename__ = "policies"
@@ -202,6 +215,7 @@ class Job(Base):
     """Job on a dataset.
 
     States: waiting (for an approval) → queued → running → charged → done; or refused, failed, cancelled, interrupted.
+    An anonymised release is `checking` before it is done: see `Output`.
     `charged` is written before the ledger is: a job found there after a crash is looked up in the ledger.
     """
 
@@ -244,11 +258,11 @@ class Job(Base):
 
 
 class Request(Base):
-    """Request to the owner: for access to a role of the policy, or to run a job above a threshold."""
+    """Request to the owner: for access to a role of the policy, to run a job above a threshold, or for its output."""
 
     __tablename__ = "requests"
     id: Mapped[int] = mapped_column(primary_key=True)
-    kind: Mapped[str] = mapped_column(String(20))  # access, release
+    kind: Mapped[str] = mapped_column(String(20))  # access, release, output
     dataset_id: Mapped[int] = mapped_column(ForeignKey("datasets.id"), index=True)
     person_id: Mapped[int] = mapped_column(ForeignKey("people.id"), index=True)
     job_id: Mapped[int | None] = mapped_column(ForeignKey("jobs.id"))
@@ -273,9 +287,24 @@ class Decision(Base):
     person_id: Mapped[int] = mapped_column(ForeignKey("people.id"))
     agreed: Mapped[bool]
     reason: Mapped[str] = mapped_column(Text, default="")
+    digest: Mapped[str | None] = mapped_column(String(64))  # of the output that the reviewer saw
     created: Mapped[float] = mapped_column(default=now)
     person: Mapped[Person] = relationship(lazy="joined")
     __table_args__ = (UniqueConstraint("request_id", "person_id"),)
+
+
+class Output(Base):
+    """Output of a job that people look at before the requester gets it, sealed by the dataset's key."""
+
+    __tablename__ = "outputs"
+    job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    dataset_id: Mapped[int] = mapped_column(ForeignKey("datasets.id"), index=True)
+    digest: Mapped[str] = mapped_column(String(64))  # of the result, as it would be released; keyed by the dataset
+    sealed: Mapped[bytes | None] = mapped_column(LargeBinary, deferred=True)  # None once it is refused or withdrawn
+    facts: Mapped[bytes | None] = mapped_column(LargeBinary)  # sealed: label and risks, for the owner only
+    released: Mapped[float | None]
+    created: Mapped[float] = mapped_column(default=now)
+    job: Mapped[Job] = relationship(lazy="joined")
 
 
 class Comment(Base):

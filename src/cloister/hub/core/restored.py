@@ -13,7 +13,19 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from cloister.hub.core.database import now
-from cloister.hub.core.models import AuditEntry, Dataset, Job, Notice, OneTimeLink, Request, Submission, Survey, Token
+from cloister.hub.core.models import (
+    AuditEntry,
+    Dataset,
+    Job,
+    Notice,
+    OneTimeLink,
+    Output,
+    Request,
+    Submission,
+    Survey,
+    Token,
+    Upload,
+)
 from cloister.hub.core.models import Session as SignedIn
 
 if TYPE_CHECKING:
@@ -65,15 +77,23 @@ def _end(hub: "Hub", session: Session, copied: str) -> None:
 
 
 def _stop_what_was_pending(session: Session) -> None:
-    """End granted access and jobs that are not done: what was revoked, denied or run since the copy is unknown."""
+    """End granted access and jobs that are not done: what was revoked, denied or run since the copy is unknown.
+
+    So is whether an output that was being checked was denied: its file is erased. Uploads are in no copy.
+    """
     granted = sa.update(Request).where(Request.state.in_(("open", "granted")))
     session.execute(granted.values(state="expired", ends=now()))
     pending = sa.update(Job).where(Job.state.in_(("waiting", "queued")))
     problem = "The hub was restored from a copy before this ran. Nothing was spent. Submit it again."
     session.execute(pending.values(state="cancelled", finished=now(), problem=problem))
+    checking = sa.update(Job).where(Job.state == "checking")
+    problem = "The hub was restored from a copy while others looked at its output. Nothing was spent. Submit it again."
+    session.execute(checking.values(state="cancelled", finished=now(), problem=problem))
+    session.execute(sa.update(Output).where(Output.released.is_(None)).values(sealed=None, facts=None))
     active = sa.update(Job).where(Job.state.in_(("running", "charged")))
     problem = "The hub was restored from a copy while this ran. What was charged stands. Submit it again."
     session.execute(active.values(state="interrupted", finished=now(), problem=problem))
+    session.execute(sa.update(Upload).where(Upload.state.in_(("open", "complete"))).values(state="cancelled"))
 
 
 def _close_surveys(session: Session, copied: str) -> None:

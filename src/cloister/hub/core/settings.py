@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 from urllib.parse import urlsplit
@@ -18,7 +19,7 @@ def _setting(default: Any, meaning: str) -> Any:
     return field(default=default, metadata={"meaning": meaning})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Settings:
     """A hub's settings. Each is read from CLOISTER_ and its name in capitals, such as CLOISTER_FOLDER."""
 
@@ -62,6 +63,7 @@ class Settings:
     )
     result_cells: int = _setting(100_000, "how many cells the answer to one question may have")
     result_mb: int = _setting(64, "how large one result may be, in MB")
+    predictions_per_day: int = _setting(100_000, "how many rows one person may ask one trained model about in 24 hours")
     datasets_per_owner: int = _setting(200, "how many datasets one data owner may have")
     results_mb: int = _setting(
         1000,
@@ -156,7 +158,7 @@ class Settings:
         """Return True if passwords and cookies travel in clear to others: plain http, and not to this machine alone."""
         return not self.secure and self.host not in ("127.0.0.1", "::1", "localhost")
 
-    @property
+    @cached_property
     def secure(self) -> bool:
         """Return True if browsers reach the hub over TLS."""
         return self.address.startswith("https://")

@@ -252,7 +252,9 @@ def _sign_all(hub: "Hub") -> None:
 
     wanted = sa.select(Version, Dataset).join(Dataset, Dataset.id == Version.dataset_id)
     with hub.database.writing() as session:
-        unsigned = wanted.where(Version.signature.is_(None)).order_by(Version.id).with_for_update(of=Version)
+        unsigned = (
+            wanted.where(Version.signature.is_(None)).order_by(Version.id).with_for_update(of=Version, key_share=True)
+        )
         owners: dict[str, int] = {}
         for version, dataset in session.execute(unsigned).all():
             sign_version(hub, dataset, version)
@@ -273,5 +275,5 @@ def _note_pauses(hub: "Hub") -> None:
     if not names:
         return
     with hub.database.writing() as session:  # nobody opens one meanwhile
-        for name in session.scalars(paused.where(Dataset.name.in_(names)).with_for_update()).all():
+        for name in session.scalars(paused.where(Dataset.name.in_(names)).with_for_update(key_share=True)).all():
             note_pause(hub, name, True)

@@ -18,7 +18,7 @@ from cloister.hub.core.child_process import Child, begin, error_of, memory_of, t
 from cloister.hub.core.settings import Settings
 from cloister.privacy.errors import CloisterError, TooMany, UploadRefused
 
-__all__ = ["OWN_MEMORY", "run_bounded"]
+__all__ = ["OWN_MEMORY", "run_bounded", "steps_bounded"]
 
 OWN_MEMORY = 512 * 2**20  # memory of Python and its libraries besides an engine
 SECONDS = 60.0
@@ -32,6 +32,8 @@ _LARGEST = 64 * 2**20  # of an answer
 _PRELOADED = [
     "cloister.hub.datasets.schema_draft",
     "cloister.hub.jobs.external_tables.check",
+    "cloister.hub.jobs.output_risk",
+    "cloister.hub.jobs.predictions",
     "cloister.hub.policy.text.check",
     "cloister.hub.surveys.draft",
 ]
@@ -62,6 +64,75 @@ def run_bounded(
         return _run(settings, work, arguments, SECONDS if seconds is None else seconds)
 
 
+def steps_bounded(
+    settings: Settings,
+    work: Callable[..., Iterator[Any]],
+    *arguments: Any,
+    seconds: float,
+    caller: object = None,
+) -> Iterator[Any]:
+    """Run a generator in a child process, and yield what it yields, as JSON carries it, until a limit ends it.
+
+    Args:
+        settings: `job_memory` limits its memory.
+        work: a module-level generator function, which the child imports.
+        arguments: its arguments.
+        seconds: the time limit of all steps together.
+        caller: the user; each has at most one running in a process.
+
+    Raises:
+        UploadRefused: it took too long or too much memory, or its process died; what was yielded before stands.
+        TooMany: the caller has one running, or all places were taken for too long.
+        CloisterError: as raised by the function.
+    """
+    with _in_line(caller), _a_place():
+        most = memory_of(settings.job_memory) + OWN_MEMORY
+        child = Child(_steps, most, work, arguments, memory=most, watch_s=_WATCH_S, preload=_PRELOADED)
+        try:
+            while "end" not in (answer := _step(child, seconds)):
+                if "error" in answer:
+                    raise error_of(*answer["error"]) or UploadRefused(answer["error"][1])
+                yield answer["answer"]
+        finally:
+            child.kill()
+
+
+def _step(child: Child, seconds: float) -> dict[str, Any]:
+    ended = child.wait(seconds, in_all=True)
+    if ended == "time":
+        raise UploadRefused(f"the {seconds:.0f} seconds for it were over.")
+    if ended == "memory":
+        raise UploadRefused("it took more memory than there is for it.")
+    try:
+        answer: dict[str, Any] = json.loads(child.pipe.recv_bytes(_LARGEST))
+    except (EOFError, OSError, ValueError, RecursionError):
+        raise UploadRefused("it took more memory than there is for it.") from None
+    return answer
+
+
+def _steps(pipe: Connection, most: int, work: Callable[..., Iterator[Any]], arguments: tuple[Any, ...]) -> None:
+    _ready(most)
+    try:
+        for step in work(*arguments):
+            pipe.send_bytes(json.dumps({"answer": step}).encode())
+        last: dict[str, Any] = {"end": True}
+    except CloisterError as error:
+        last = {"error": told(error)}
+    except Exception as error:  # its message could quote a row
+        last = {"error": ["UploadRefused", f"it could not be read ({type(error).__name__}).", {}]}
+    pipe.send_bytes(json.dumps(last).encode())
+
+
+@contextmanager
+def _a_place() -> Iterator[None]:
+    if not _AT_ONCE.acquire(timeout=_PATIENCE_S):
+        raise TooMany("others are having their files and texts read. Try again in a minute.")
+    try:
+        yield
+    finally:
+        _AT_ONCE.release()
+
+
 @contextmanager
 def _in_line(caller: object) -> Iterator[None]:
     """Refuse at once if too many wait or the caller already does: each waiting caller holds a thread of the pages."""
@@ -81,17 +152,13 @@ def _in_line(caller: object) -> Iterator[None]:
 
 
 def _run(settings: Settings, work: Callable[..., Any], arguments: tuple[Any, ...], seconds: float) -> Any:
-    if not _AT_ONCE.acquire(timeout=_PATIENCE_S):
-        raise TooMany("others are having their files and texts read. Try again in a minute.")
-    try:
+    with _a_place():
         most = memory_of(settings.job_memory) + OWN_MEMORY
         child = Child(_child, most, work, arguments, memory=most, watch_s=_WATCH_S, preload=_PRELOADED)
         try:
             answer = _answer(child, seconds)
         finally:
             child.kill()
-    finally:
-        _AT_ONCE.release()
     if "error" in answer:
         raise error_of(*answer["error"]) or UploadRefused(answer["error"][1])
     return answer["answer"]
@@ -111,11 +178,7 @@ def _answer(child: Child, seconds: float) -> dict[str, Any]:
 
 
 def _child(pipe: Connection, most: int, work: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    from cloister.hub.core import logs
-
-    logs.catch_all()
-    os.umask(0o077)
-    begin(most + 2**30)
+    _ready(most)
     try:
         answer: dict[str, Any] = {"answer": work(*arguments)}
     except CloisterError as error:
@@ -123,3 +186,11 @@ def _child(pipe: Connection, most: int, work: Callable[..., Any], arguments: tup
     except Exception as error:  # its message could quote a row
         answer = {"error": ["UploadRefused", f"it could not be read ({type(error).__name__}).", {}]}
     pipe.send_bytes(json.dumps(answer).encode())
+
+
+def _ready(most: int) -> None:
+    from cloister.hub.core import logs
+
+    logs.catch_all()
+    os.umask(0o077)
+    begin(most + 2**30)

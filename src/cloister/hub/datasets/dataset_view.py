@@ -37,7 +37,6 @@ class DatasetView:
         policy: the policy in force; None if the stored one is not valid, which only the owner sees.
         verdict: the decision on seeing its schema; None for the owner, who always may.
         version: the newest one that is ready; None also if it is not what the hub signed.
-        schema: the visible part of its schema; None before there are tables, and while no role of theirs shows it.
         number: the policy's version.
         subject: the user as the policy sees them; None without a policy.
         environment: the time and place of the request.
@@ -49,11 +48,22 @@ class DatasetView:
     policy: Policy | None
     verdict: Verdict | None
     version: Version | None
-    schema: Schema | None
     number: int = 0
     subject: Subject | None = None
     environment: Environment | None = None
     problem: SealBroken | None = None
+
+    @property
+    def schema(self) -> Schema | None:
+        """Return the visible part of its schema; None before there are tables, and while no role of theirs shows it.
+
+        It is parsed when it is asked for: lists of datasets show none, and a long one takes a while.
+        """
+        if self.version is None or (self.verdict is None and not self.mine):
+            return None
+        if self.verdict is None:
+            return Schema.parse(self.version.schema, max_bytes=None)
+        return _shown(self.version.schema, self.verdict.view) if self.verdict.allowed else None
 
     def purposes(self, operation: str) -> tuple[str, ...]:
         """Return the purposes for which the user may do this now; none while the dataset is paused or has no policy."""
@@ -134,20 +144,19 @@ def _sight(
     hub: Hub, session: Session, person: Person, dataset: Dataset, environment: Environment
 ) -> DatasetView | None:
     mine = dataset.owner_id == person.id
-    ready, problem = _newest(hub, session, dataset)
-    full_schema = None if ready is None else Schema.parse(ready.schema, max_bytes=None)
     try:
         policy, number = current(hub, session, dataset)
     except (BadPolicy, NotHere):
-        return DatasetView(dataset, mine, None, None, ready, full_schema, problem=problem) if mine else None
+        if not mine:
+            return None
+        ready, problem = _newest(hub, session, dataset)
+        return DatasetView(dataset, mine, None, None, ready, problem=problem)
     subject = subject_of(session, dataset, person)
-    if mine:
-        return DatasetView(dataset, mine, policy, None, ready, full_schema, number, subject, environment, problem)
-    if not concerns(policy, person, subject, environment):
-        return None
-    verdict = decide(policy, number, subject, SEE_SCHEMA, "", environment)
-    schema = _shown(ready.schema, verdict.view) if ready is not None and verdict.allowed else None
-    return DatasetView(dataset, mine, policy, verdict, ready, schema, number, subject, environment, problem)
+    if not mine and not concerns(policy, person, subject, environment):
+        return None  # before its version is read and checked: a stranger's list does not depend on its size
+    verdict = None if mine else decide(policy, number, subject, SEE_SCHEMA, "", environment)
+    ready, problem = _newest(hub, session, dataset)
+    return DatasetView(dataset, mine, policy, verdict, ready, number, subject, environment, problem)
 
 
 def _newest(hub: Hub, session: Session, dataset: Dataset) -> tuple[Version | None, SealBroken | None]:

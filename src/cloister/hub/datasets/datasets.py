@@ -3,11 +3,13 @@
 Every function that changes something takes the user and checks that they own the dataset.
 """
 
+import os
 import re
 import shutil
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from cloister.data.schema import Schema
 from cloister.hub.core.copies import remove_orphaned_copies
 from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
-from cloister.hub.core.keys import seal
+from cloister.hub.core.keys import part_of, seal
 from cloister.hub.core.models import Dataset, Person, Upload, Version
 from cloister.hub.core.signed_state import (
     check_version,
@@ -153,7 +155,8 @@ def newest(hub: Hub, session: Session, dataset: Dataset) -> Version:
         NotNow: there is none yet.
         SealBroken: it is not what the hub signed, or a newer one was ready.
     """
-    ready = next((version for version in versions(session, dataset) if version.state == "ready"), None)
+    wanted = sa.select(Version).where(Version.dataset_id == dataset.id, Version.state == "ready")
+    ready = session.scalar(wanted.order_by(Version.number.desc()).limit(1))
     require_newest(hub, dataset, ready)
     if ready is None:
         raise NotNow(f"the dataset {dataset.name} has no tables yet.")
@@ -311,7 +314,7 @@ def _origins(
             assert before is not None
             origins[table] = {"version": before.number}
             continue
-        upload = session.get(Upload, uploads[table], with_for_update=True)
+        upload = session.get(Upload, uploads[table], with_for_update={"key_share": True})
         if upload is None or upload.dataset_id != dataset.id:
             raise NotHere("there is no such upload.")
         if upload.state != "complete":
@@ -330,7 +333,10 @@ def retry(hub: Hub, session: Session, person: Person, dataset: Dataset, number: 
     if version.state != "failed" or any(version.state == "preparing" for version in versions(session, dataset)):
         raise NotNow("only a failed version is prepared again, and one at a time.")
     check_version(hub, dataset, version)
+    current = newest_number(hub, dataset)
     for origin in version.source.get("from", {}).values():
+        if "version" in origin and origin["version"] != current:  # rows may have been withdrawn since
+            raise NotNow("it was to take tables from a version that was replaced since. Make a new version instead.")
         upload = session.get(Upload, origin["upload"]) if "upload" in origin else None
         if upload is not None and upload.state != "complete":
             raise NotNow("its files are no longer here. Send them again.")
@@ -382,7 +388,7 @@ def pause(hub: Hub, session: Session, person: Person, dataset: Dataset, paused: 
     """
     _own(person, dataset)
     # One at a time, also in PostgreSQL: the ledger counts how often it was paused and resumed.
-    session.execute(sa.select(Dataset.id).where(Dataset.id == dataset.id).with_for_update())
+    session.execute(sa.select(Dataset.id).where(Dataset.id == dataset.id).with_for_update(key_share=True))
     dataset.paused = paused
     session.add(dataset)
     note_pause(hub, dataset.name, paused)
@@ -392,10 +398,13 @@ def pause(hub: Hub, session: Session, person: Person, dataset: Dataset, paused: 
 def delete(hub: Hub, session: Session, person: Person, dataset: Dataset) -> None:
     """Shred a dataset: erase its key, remove its files. Its name, its account and its history stay.
 
-    Copies of the files, in backups for instance, cannot be read without the key. A backup of the database still holds
-    the wrapped key: see docs/decisions/0007-sealed-tables.md.
+    Copies of the files, in backups for instance, cannot be read without the key. A backup of the hub still holds it,
+    sealed under the master key: see docs/decisions/0007-sealed-tables.md. So do the files of PostgreSQL for a dataset
+    of an earlier version, whose key is in no file of its own: the audit log says so.
     """
     _own(person, dataset)
+    part = part_of(dataset.wrapped_key)
+    in_database = part is None and not hub.database.url.startswith("sqlite")
     if session.get_bind().dialect.name == "sqlite":
         session.connection().exec_driver_sql("PRAGMA secure_delete = ON")  # overwrite, not just unlink
     dataset.wrapped_key, dataset.deleted, dataset.paused = None, now(), True
@@ -409,11 +418,15 @@ def delete(hub: Hub, session: Session, person: Person, dataset: Dataset) -> None
         version.state, version.signature = "deleted", None
         if valid:
             sign_version(hub, dataset, version)
-    hub.audit.write(session, person.id, "dataset.deleted", f"dataset/{dataset.name}")
+    left = {"key": "in the files of PostgreSQL until VACUUM FULL, and in its archive"} if in_database else {}
+    hub.audit.write(session, person.id, "dataset.deleted", f"dataset/{dataset.name}", **left)
     session.flush()
     folders = [hub.folder / "sealed" / str(dataset.id), *(hub.folder / "uploads" / upload.id for upload in waiting)]
     mark = hub.folder / f"{_ERASING}{uuid.uuid4().hex}"
-    mark.touch(mode=0o600)  # before the commit: a process that is killed after it leaves word
+    with mark.open("x") as file:  # before the commit: a process that is killed after it leaves word
+        file.write(part or "")
+        file.flush()
+        os.fsync(file.fileno())
     afterwards(session, lambda: _erase(hub, folders, mark))
 
 
@@ -424,9 +437,10 @@ def _erase(hub: Hub, folders: list[Path], mark: Path) -> None:
 
 
 def finish_erasing(hub: Hub, committed: Path | None = None) -> bool:
-    """Overwrite erased keys in the write-ahead log, and remove copies that a killed backup left.
+    """Erase the files of deleted keys, and keys in the write-ahead log; remove copies that a killed backup left.
 
-    While a process reads the database, SQLite keeps the pages that it sees. Workers try again until it is done.
+    While a process reads the database, SQLite keeps the pages that it sees. Workers try again until it is done. What
+    PostgreSQL keeps of a deleted row is not erased, and opens nothing without the file.
 
     Args:
         hub: the hub.
@@ -441,6 +455,7 @@ def finish_erasing(hub: Hub, committed: Path | None = None) -> bool:
         return True
     old = time.time() - _COMMITTED_S
     done = [mark for mark in marks if mark == committed or _made_before(mark, old)]
+    _erase_parts(hub, done)
     if hub.database.url.startswith("sqlite"):
         connection = hub.database.engine.raw_connection()
         try:
@@ -457,6 +472,18 @@ def finish_erasing(hub: Hub, committed: Path | None = None) -> bool:
     for mark in done:
         mark.unlink(missing_ok=True)
     return True
+
+
+def _erase_parts(hub: Hub, marks: list[Path]) -> None:
+    """Erase the files of keys that no dataset has any more; a deletion may have been rolled back after its mark."""
+    named = set()
+    for mark in marks:
+        with suppress(FileNotFoundError):  # another worker was quicker
+            named.add(mark.read_text())
+    with hub.database.reading() as session:
+        used = {part_of(key) for key in session.scalars(sa.select(Dataset.wrapped_key))}
+    for part in named - used - {""}:
+        hub.keys.erase_part(part)
 
 
 def _made_before(mark: Path, moment: float) -> bool:

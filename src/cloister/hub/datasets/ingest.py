@@ -234,7 +234,7 @@ def _reach(
 
 def _ready(hub: Hub, dataset: Dataset, version: Version, folder: Path, done: _Done) -> str:
     with hub.database.writing() as session:
-        current = session.get_one(Version, version.id, with_for_update=True, populate_existing=True)
+        current = session.get_one(Version, version.id, with_for_update={"key_share": True}, populate_existing=True)
         alive = session.get_one(Dataset, dataset.id, populate_existing=True).deleted is None
         same = (current.number, current.schema, current.source) == (version.number, version.schema, version.source)
         ours = current.state == "preparing" and alive and same
@@ -277,7 +277,7 @@ def give_up(hub: Hub, version_id: int, problem: str) -> None:
 def _failed(hub: Hub, dataset: Dataset, version: Version, folder: Path, problem: str) -> str:
     shutil.rmtree(folder, ignore_errors=True)
     with hub.database.writing() as session:
-        current = session.get_one(Version, version.id, with_for_update=True, populate_existing=True)
+        current = session.get_one(Version, version.id, with_for_update={"key_share": True}, populate_existing=True)
         if current.state != "preparing":
             return current.state
         current.state, current.problem = "failed", problem[:4000]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cloister.data.schema import Column, Schema, Table
+from cloister.privacy.errors import NotNow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +22,10 @@ INVENTED = "These rows are invented from the schema alone. They say nothing abou
 _ROWS_EACH = 3  # rows a person, on average at most
 _MISSING = 0.03  # share of NULL where the schema allows it
 _WORDS = 40
-_MOST_CELLS = 1_000_000  # rows are made in the process that serves pages
+# Rows are made in the process that serves pages.
+_MOST_CELLS = 1_000_000
+_MOST_BYTES = 16_000_000
+_DIGITS = 12  # of a number after a name, with its sign
 
 
 def mock_tables(schema: Schema, rows: int = 1000, seed: int = 1) -> "dict[str, pa.Table]":
@@ -33,13 +37,20 @@ def mock_table(schema: Schema, name: str, rows: int = 1000, seed: int = 1) -> "p
     """Return one table.
 
     Args:
-        rows: the number of rows; fewer if a wide table would have more than a million cells.
+        rows: the number of rows; fewer if they could have more than a million cells or 16 MB. The metadata says so.
         seed: the same seed makes the same rows.
+
+    Raises:
+        NotNow: a single row could have more than 16 MB.
     """
     import pyarrow as pa
 
     table = schema.tables[name]
-    rows = min(rows, max(1, _MOST_CELLS // (len(table.columns) + 1)))
+    most = min(_MOST_CELLS // (len(table.columns) + 1), _MOST_BYTES // _longest_row(schema, table))
+    if not most:
+        raise NotNow(f"a row of {name[:60]} could have more than 16 MB. Ask the owner for shorter categories.")
+    note = INVENTED if rows <= most else f"{INVENTED} They are fewer than asked for: at most 1,000,000 cells or 16 MB."
+    rows = min(rows, most)
     draws = np.random.default_rng([seed, *name.encode()])
     arrays: dict[str, Any] = {}
     if table.unit is not None:
@@ -50,7 +61,21 @@ def mock_table(schema: Schema, name: str, rows: int = 1000, seed: int = 1) -> "p
         arrays[column.name] = pa.array(
             [None if gone else value for value, gone in zip(values, missing, strict=True)], _arrow(column)
         )
-    return pa.table(arrays).replace_schema_metadata({"cloister": INVENTED})
+    return pa.table(arrays).replace_schema_metadata({"cloister": note})
+
+
+def _longest_row(schema: Schema, table: Table) -> int:
+    """Return the most bytes that a row can have, as Arrow stores it."""
+    unit = 0 if table.unit is None else len(schema.unit.name.encode()) + _DIGITS
+    return max(1, unit + sum(_longest_value(column) for column in table.columns.values()))
+
+
+def _longest_value(column: Column) -> int:
+    if column.type != "text":
+        return 8
+    if column.categories is None:
+        return len(column.name.encode()) + _DIGITS
+    return max((len(str(category).encode()) for category in column.categories), default=0) + 4
 
 
 def _people(schema: Schema, table: Table, rows: int, draws: np.random.Generator) -> list[str]:

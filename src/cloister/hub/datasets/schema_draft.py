@@ -4,7 +4,7 @@ Uploaded files are read in a process with limits, never in the one that serves t
 to the owner and not stored until every mark is confirmed.
 """
 
-from itertools import islice
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -24,9 +24,12 @@ from cloister.privacy.errors import NotHere, NotNow
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cloister.hub.datasets.unpack import Unpacked
+
 __all__ = ["draft_schema", "waiting"]
 
 _ROWS = 100_000
+_BYTES = 16 * 2**20  # of them, at about which reading ends: a small file may stand for gigabytes
 
 
 def waiting(session: Session, dataset: Dataset) -> dict[str, Upload]:
@@ -67,8 +70,7 @@ def _tables(hub: Hub, dataset_id: int, rows: int) -> "dict[str, pa.Table]":
     tables: dict[str, pa.Table] = {}
     for table, upload in sent.items():
         file, _ = ingest.unpacked(hub, upload, key)
-        head = islice(file.tables(file.schema.names), 1) if rows else ()
-        tables[table] = pa.concat_tables([file.schema.empty_table(), *head]).slice(0, rows)
+        tables[table] = pa.concat_tables([file.schema.empty_table(), *_first(file, rows)]).slice(0, rows)
     if not tables and ready is not None:
         check_version(hub, dataset, ready)
         for table, sealed_table in sealed_tables(hub, dataset, ready, key).items():
@@ -76,3 +78,13 @@ def _tables(hub: Hub, dataset_id: int, rows: int) -> "dict[str, pa.Table]":
     if not tables:
         raise NotNow("there is no complete file to draft from. Send one first.")
     return tables
+
+
+def _first(file: "Unpacked", rows: int) -> "Iterator[pa.Table]":
+    """Yield parts of a file until they have this many rows, or enough bytes: a part may be of a single line."""
+    read = size = 0
+    for part in file.tables(file.schema.names) if rows else ():
+        yield part
+        read, size = read + part.num_rows, size + part.nbytes
+        if read >= rows or size >= _BYTES:
+            return

@@ -28,6 +28,9 @@ class ColumnForm:
     nullable: bool = True
     confirmed: bool = True
     used: bool = True
+    role: str = ""
+    tags: str = ""  # separated by commas or spaces
+    hierarchy: str = ""
 
 
 @dataclass(slots=True)
@@ -88,7 +91,8 @@ class SchemaForm:
                     ColumnForm(
                         text(f"{base}-name"), text(f"{base}-type"), text(f"{base}-low"), text(f"{base}-high"),
                         text(f"{base}-categories"), bool(text(f"{base}-nullable")), bool(text(f"{base}-confirmed")),
-                        bool(text(f"{base}-used")),
+                        bool(text(f"{base}-used")), text(f"{base}-role"), text(f"{base}-tags"),
+                        text(f"{base}-hierarchy"),
                     )
                 )  # fmt: skip
             form.tables.append(table)
@@ -108,8 +112,8 @@ def _numbered(sent: Mapping[str, str], pattern: str) -> list[int]:
 
 
 def _table(table: Table) -> TableForm:
-    columns = [_column(column) for column in table.columns.values()]
-    if table.unit is not None and table.unit not in table.columns and table.unit != "fill in":
+    columns = [_column(column) for column in table.listed.values()]
+    if table.unit is not None and table.unit not in table.listed and table.unit != "fill in":
         columns.insert(0, ColumnForm(table.unit))
     return TableForm(
         table.name,
@@ -128,7 +132,10 @@ def _column(column: Column) -> ColumnForm:
     listed = column.categories if isinstance(column.categories, tuple) else ()
     kind = column.type if column.type in TYPES else "text"
     words = "\n".join(map(str, listed))
-    return ColumnForm(column.name, kind, low, high, words, column.nullable, column.confirmed)
+    tags = ", ".join(map(str, column.tags)) if isinstance(column.tags, tuple) else str(column.tags)
+    role, hierarchy = ("" if word is None else str(word) for word in (column.role, column.hierarchy))
+    facts = (column.name, kind, low, high, words, column.nullable, column.confirmed)
+    return ColumnForm(*facts, role=role, tags=tags, hierarchy=hierarchy)
 
 
 def _plain(table: TableForm) -> dict[str, Any]:
@@ -154,6 +161,12 @@ def _plain_column(column: ColumnForm) -> dict[str, Any]:
         raw["categories"] = [_whole(word) for word in words] if column.type == "integer" else words
     if not column.nullable:
         raw["nullable"] = False
+    if column.role:
+        raw["role"] = column.role
+    if tags := column.tags.replace(",", " ").split():
+        raw["tags"] = tags
+    if column.hierarchy:
+        raw["hierarchy"] = column.hierarchy
     if not column.confirmed:
         raw["confirm"] = CONFIRM
     return raw

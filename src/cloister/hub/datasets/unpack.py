@@ -17,10 +17,14 @@ import zlib
 from collections.abc import Callable, Collection, Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import numpy as np
+
+from cloister.data.engines.csv_lines import LONGEST_LINE, line_ends
 from cloister.privacy.errors import UploadRefused
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from numpy.typing import NDArray
 
 __all__ = ["Unpacked", "unpack"]
 
@@ -112,7 +116,8 @@ def _csv(raw: Any, limit: int) -> Unpacked:
     rest = rest[2:] if rest.startswith(b"\r\n") else rest[1:]
     schema = pa.schema([(name, pa.string()) for name in names])
     return Unpacked(
-        schema, lambda columns: _csv_tables(_segments(raw, rest, limit, len(names)), separator, names, columns)
+        schema,
+        lambda columns: _csv_tables(_segments(raw, rest, limit, separator, len(names)), separator, names, columns),
     )
 
 
@@ -129,52 +134,52 @@ def _header(line: bytes) -> tuple[str, list[str]]:
     return separator, names
 
 
-def _segments(raw: Any, rest: bytes, limit: int, columns: int) -> Iterator[bytes]:
-    """Yield the lines, some megabytes at a time, cut where no quoted value is open."""
-    total = 0
-    while True:
-        more = raw.read(_SEGMENT)
-        total += len(more)
-        if total > limit:
-            raise _too_large(limit)
-        rest += more
-        if not more:
-            break
-        cut = _cut(rest)
-        if cut:
-            yield from _narrowed(rest[:cut], columns)
-            rest = rest[cut:]
-        if len(rest) > _LINE:  # the rest belongs to one line
+def _segments(raw: Any, rest: bytes, limit: int, separator: str, columns: int) -> Iterator[bytes]:
+    """Yield whole lines, some megabytes at a time, without those that DuckDB would leave out as too long.
+
+    They are cut where lines truly end: a cut within a quoted value would turn quotes around in all later lines.
+    """
+    block, total = b"", 0
+
+    def read() -> bytes:
+        nonlocal block, rest, total
+        block, rest = rest, b""
+        if not block:
+            block = raw.read(_SEGMENT)
+            total += len(block)
+            if total > limit:
+                raise _too_large(limit)
+        return block
+
+    held, start = b"", 0  # the line that has not ended, or nothing once it is too long; where it began
+    for ends, read_to in line_ends(read, ord(separator)):
+        behind = ends + 1
+        bounds = np.concatenate(([start], behind, *([] if ends.size else [[read_to]])))
+        if max(np.diff(bounds).max(), read_to - int(bounds[-1])) > _LINE:
             raise UploadRefused(
                 f"a line has more than {_LINE // 2**20} MB, or a quote is never closed. Correct it and send it anew."
             )
-    if rest:
-        yield from _narrowed(rest, columns)
+        text, base = held + block, read_to - len(held) - len(block)
+        if ends.size:
+            yield from _narrowed(text, np.concatenate(([start], behind)) - base, columns)
+            text, start = text[int(behind[-1]) - base :], int(behind[-1])
+        held = text if read_to - start <= LONGEST_LINE else b""
+    if held:
+        yield held
 
 
-def _narrowed(segment: bytes, columns: int) -> Iterator[bytes]:
-    """Yield the segment, split if its lines are so short that padding would make many more values."""
-    mark = b"\n" if b"\n" in segment else b"\r"
-    if segment.count(mark) * columns <= _CELLS:
-        yield segment
-        return
-    half = segment[: len(segment) // 2]
-    cut = _cut(half) or half.rfind(mark) + 1 or segment.find(mark) + 1
-    yield from _narrowed(segment[:cut], columns)
-    yield from _narrowed(segment[cut:], columns)
+def _narrowed(text: bytes, bounds: "NDArray[np.int64]", columns: int) -> Iterator[bytes]:
+    """Yield the lines between these positions, a few at a time if padding would make many more values of them.
 
-
-def _cut(data: bytes) -> int:
-    """Return the position to cut: behind the last line break with an even number of quotes before it; else wait."""
-    mark = b"\n" if b"\n" in data else b"\r"
-    at = last = data.rfind(mark) + 1
-    quotes = data.count(b'"', 0, at)
-    while at and quotes % 2 and last - at < 2**20:
-        before = data.rfind(mark, 0, at - 1) + 1
-        quotes -= data.count(b'"', before, at)
-        at = before
-    # A stray quote far back leaves no even position near the end: cut anyway, at the cost of a line or two.
-    return at if at and not quotes % 2 else (last if len(data) > 2 * _SEGMENT or last > 2**20 else 0)
+    Of a line that is too long, the beginning may be missing.
+    """
+    short = np.diff(bounds) - 1 <= LONGEST_LINE
+    few = max(1, _CELLS // columns)
+    for run in np.split(np.arange(short.size), np.flatnonzero(~short)):
+        lines = run[short[run]]
+        for first in range(0, lines.size, few):
+            some = lines[first : first + few]
+            yield text[int(bounds[some[0]]) : int(bounds[some[-1] + 1])]
 
 
 def _csv_tables(

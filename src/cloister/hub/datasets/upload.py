@@ -143,7 +143,7 @@ def receive(hub: Hub, person: Person, upload_id: str, offset: int, data: bytes) 
     waiting = pieces.write(offset, data)
     try:
         with hub.database.writing() as session:
-            current = session.get_one(Upload, upload_id, with_for_update=True, populate_existing=True)
+            current = session.get_one(Upload, upload_id, with_for_update={"key_share": True}, populate_existing=True)
             _check_piece(current, offset, data)  # another piece for the same offset may have been faster
             pieces.keep(waiting, offset)
             current.received = offset + len(data)

@@ -23,7 +23,9 @@ from cloister.hub.core.signed_state import require_unpaused
 from cloister.hub.datasets.datasets import newest
 from cloister.hub.jobs.dataset_pool import twins
 from cloister.hub.jobs.job_types import JobType, Planned, kind_of
-from cloister.hub.policy import versions, views
+from cloister.hub.jobs.job_types.job_type import OfModel
+from cloister.hub.policy import decision_log, versions, views
+from cloister.hub.policy.anonymised import Protection
 from cloister.hub.policy.decide import Environment, Subject, Verdict, decide, shown_tables
 from cloister.hub.policy.policy import SEE_SCHEMA, Policy
 from cloister.hub.policy.views import TableView
@@ -36,20 +38,25 @@ if TYPE_CHECKING:
 __all__ = [
     "ASKED",
     "BASIS",
+    "DECISION",
     "JobContext",
     "JobRequest",
     "authorise",
     "StoredRequest",
     "basis_of",
+    "facts_of",
+    "job_request",
     "narrowed",
     "open_job_context",
     "plan_for",
     "require_open",
+    "require_same_tables",
     "shows_all",
 ]
 
 BASIS = "planned on"  # in a job's plan
 ASKED = "asked"  # in a job's plan: the digest of the request as it was sent
+DECISION = "decision"  # in the plan of a refused job: the number of the decision in the audit log
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +79,16 @@ class JobRequest:
     purpose: str
     environment: Environment
 
-    def decide(self, tables: Collection[str] = (), loss: Loss | None = None) -> Verdict:
-        """Return the policy's verdict on these tables at this cost."""
-        return decide(
-            self.policy, self.number, self.subject, self.kind.operation, self.purpose, self.environment, tables, loss
-        )
+    def decide(
+        self,
+        tables: Collection[str] = (),
+        loss: Loss | None = None,
+        protection: Protection | None = None,
+        show: str = "",
+    ) -> Verdict:
+        """Return the policy's verdict on these tables, this cost and protection, and this output of a model."""
+        request = (self.subject, self.kind.operation, self.purpose, self.environment)
+        return decide(self.policy, self.number, *request, tables=tables, loss=loss, protection=protection, show=show)
 
 
 def authorise(
@@ -121,6 +133,21 @@ def require_open(hub: "Hub", dataset: Dataset, person: Person) -> None:
     require_unpaused(hub, dataset)
     if not person.active:
         raise NotNow("the account of the person who asked is closed. Nothing was spent.")
+
+
+def require_same_tables(hub: "Hub", session: Session, dataset: Dataset, version: Version) -> None:
+    """Refuse work on tables of which a newer version is ready by now: rows may have been withdrawn there.
+
+    Raises:
+        NotNow: there is a newer version.
+        SealBroken: the newest version is not what the hub signed, or is missing.
+    """
+    current = newest(hub, session, dataset)
+    if (current.id, current.signature) != (version.id, version.signature):
+        raise NotNow(
+            f"a newer version of the tables of {dataset.name} became ready while this was on its way. Nothing was "
+            "spent. Plan it again."
+        )
 
 
 def narrowed(schema: Schema, shown: Collection[str] | None) -> Schema:
@@ -180,7 +207,7 @@ def plan_for(hub: "Hub", session: Session, reader: Person, job: Job, environment
     The digest of its basis is for the hub alone. The engine's statements name columns, categories and rules that the
     question does not hold: they are for the owner, and for anyone who sees the job's tables whole.
     """
-    plan = {name: value for name, value in (job.plan or {}).items() if name not in (BASIS, ASKED)}
+    plan = {name: value for name, value in (job.plan or {}).items() if name not in (BASIS, ASKED, DECISION)}
     if plan.get("statements") and not _sees_statements(hub, session, reader, job, environment):
         plan["statements"] = []
     return plan
@@ -199,7 +226,7 @@ def _sees_statements(hub: "Hub", session: Session, reader: Person, job: Job, env
     if schema is None or not isinstance(tables, list):
         return False
     subject = subject_of(session, dataset, reader)
-    job_verdict = decide(policy, number, subject, operation, job.purpose, environment, tables)
+    job_verdict = decide(policy, number, subject, operation, job.purpose, environment, tables=tables)
     schema_verdict = decide(policy, number, subject, SEE_SCHEMA, "", environment)
     return all(verdict.allowed and shows_all(verdict.view, schema, tables) for verdict in (job_verdict, schema_verdict))
 
@@ -207,13 +234,16 @@ def _sees_statements(hub: "Hub", session: Session, reader: Person, job: Job, env
 # A claimed job: decided before its tables are opened, and again in the transaction before the ledger is charged
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JobContext:
     """Job with all inputs of its decision.
 
     Attributes:
         tables: the tables it reads.
-        verdict: the policy's verdict when it was opened; the job sees its view.
+        verdict: the policy's newest verdict: that of the charge, or of the opening if nothing was charged. The job sees
+            its view, which both must share.
+        request: the input of the verdict at the opening.
+        refused: the policy's refusal right before the charge, if it refused; for the audit log.
     """
 
     hub: "Hub"
@@ -225,16 +255,29 @@ class JobContext:
     planned: Planned
     tables: tuple[str, ...]
     verdict: Verdict
+    request: JobRequest
+    refused: Verdict | None = None
 
-    def again(self, session: Session, job: Job) -> Policy:
-        """Decide again, right before the charge; return the policy whose limits apply.
+    def require_protection(self, protection: Protection) -> None:
+        """Refuse a release whose models are weaker than the current policy requires.
 
         Raises:
             Denied: the policy now refuses.
-            NotNow: the user's view has changed, or more approvals are required than given.
         """
-        request = _request(self.hub, session, job, job.dataset, job.person, self.kind)
+        self.request.decide(self.tables, _cost(self.planned), protection).require()
+
+    def again(self, session: Session, job: Job) -> Policy:
+        """Decide again, right before the charge, or before a free result is written; return the policy with its limits.
+
+        Raises:
+            Denied: the policy now refuses.
+            NotNow: the tables or the user's view have changed, or more approvals are required than given.
+            SealBroken: the newest version of the tables is not what the hub signed, or is missing.
+        """
+        request = job_request(self.hub, session, job, job.dataset, job.person, self.kind)
+        require_same_tables(self.hub, session, job.dataset, self.version)
         verdict = request.decide(self.tables, _cost(self.planned))
+        self.refused = None if verdict.allowed else verdict
         verdict.require()
         if verdict.view != self.verdict.view:
             raise NotNow("the policy was changed while this job was on its way. Nothing was spent. Plan it again.")
@@ -243,6 +286,7 @@ class JobContext:
                 f"the policy asks {verdict.needs} people to agree to this by now, and {agreed} have. "
                 "Nothing was spent. Submit it again."
             )
+        self.verdict = verdict  # the label states the terms under which the charge was made
         return request.policy
 
 
@@ -250,7 +294,7 @@ def open_job_context(hub: "Hub", job: Job) -> JobContext:
     """Load a claimed job, and decide on it by the current policy.
 
     Raises:
-        Denied: the policy now refuses.
+        Denied: the policy now refuses; the audit log records it.
         NotNow: the dataset is paused, or the job would read other data than it was planned on.
         SealBroken: the version of its tables is not what the hub signed, or not the newest.
     """
@@ -260,20 +304,36 @@ def open_job_context(hub: "Hub", job: Job) -> JobContext:
     with hub.database.reading() as session:
         version = newest(hub, session, dataset)
         schema = twins(hub).get(dataset, version, person).data.schema  # public: no table is opened before the verdict
-        request = _request(hub, session, job, dataset, person, kind)
-    tables, verdict = authorise(request, schema, job.parameters, _cost(planned))
+        request = job_request(hub, session, job, dataset, person, kind)
+        if isinstance(kind, OfModel) and kind.resolve(session, dataset.id, person.id, job.parameters) != job.parameters:
+            raise NotNow("the model is another by now. Nothing was spent. Plan it again.")
+
+    def require(verdict: Verdict) -> None:
+        decision_log.require(hub, person, dataset.name, verdict, decision_log.STOPPED, **facts_of(job, planned))
+
+    tables, verdict = authorise(request, schema, job.parameters, _cost(planned), require)
     if job.plan.get(BASIS) != basis_of(hub, version, tables, verdict, StoredRequest.of(job)):
         raise NotNow(
             "the tables, what the policy shows of them, or the request have changed since this was planned. Nothing "
             "was spent. Plan it again."
         )
-    return JobContext(hub, job, kind, dataset, person, version, planned, tables, verdict)
+    return JobContext(hub, job, kind, dataset, person, version, planned, tables, verdict, request)
 
 
-def _request(hub: "Hub", session: Session, job: Job, dataset: Dataset, person: Person, kind: JobType) -> JobRequest:
+def job_request(hub: "Hub", session: Session, job: Job, dataset: Dataset, person: Person, kind: JobType) -> JobRequest:
+    """Return the input of a decision on a stored job, by the policy in force.
+
+    Raises:
+        NotNow: the dataset is paused, or the requester's account is closed.
+    """
     require_open(hub, dataset, person)
     policy, number = versions.current(hub, session, dataset)
     return JobRequest(policy, number, subject_of(session, dataset, person), kind, job.purpose, _environment(job))
+
+
+def facts_of(job: Job, planned: Planned) -> dict[str, Any]:
+    """Return the facts of a job that are recorded with a decision on it."""
+    return {"job": job.id, "kind": job.kind, "cost": planned.own}
 
 
 def _cost(planned: Planned) -> Loss | None:

@@ -6,7 +6,7 @@ each job gets its own copy, restricted to what the user may see, which charges t
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -18,24 +18,56 @@ from sqlalchemy.orm import Session
 from cloister.data.engines.duckdb import DuckDB
 from cloister.data.tables import Tables
 from cloister.dataset import Dataset
-from cloister.hub.accounting.statements import analyst
 from cloister.hub.core import models
+from cloister.hub.core.models import analyst
 from cloister.hub.core.signed_state import record_file, record_key
-from cloister.hub.jobs.job_ledger import ClosedBook
 from cloister.hub.policy.views import TableView, select, visible
-from cloister.privacy.ledger import Account
-from cloister.privacy.ledger.account import Rules
+from cloister.privacy.errors import NotNow
+from cloister.privacy.ledger import Account, Charge, Entry, Ledger
+from cloister.privacy.ledger.account import Balance, Priced, Rules
+from cloister.privacy.ledger.chain import Head
 from cloister.privacy.loss import Loss
+from cloister.privacy.signing import SigningKey
 from cloister.query.analyst import Analyst
 from cloister.query.answer_cache import AnswerCache
 
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
 
-__all__ = ["OpenDataset", "PersonReleases", "DatasetPool", "dataset_for_person", "twins"]
+__all__ = ["Charges", "ClosedBook", "OpenDataset", "PersonReleases", "DatasetPool", "dataset_for_person", "twins"]
 
+Charges = Sequence[tuple[Account, Loss | Priced]]
 _Key = tuple[str, int, str | None]  # dataset, number and signature of a version
 _TWINS: "WeakKeyDictionary[Hub, DatasetPool]" = WeakKeyDictionary()
+
+
+class ClosedBook:
+    """Ledger for plans: it can be read, but not charged."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    @property
+    def key(self) -> SigningKey:
+        """Key of the hub."""
+        return self._ledger.key
+
+    @property
+    def head(self) -> Head:
+        """Return the newest entry, signed."""
+        return self._ledger.head
+
+    def balance(self, key: str) -> Balance:
+        """Return an account's current rules and total."""
+        return self._ledger.balance(key)
+
+    def reserve(self, charges: Charges, request: str) -> Charge:
+        """Refuse."""
+        raise NotNow("a plan charges nothing and reads nothing. Run it instead.")
+
+    def charge_all(self, charges: Charges, request: str) -> list[Entry]:
+        """Refuse."""
+        raise NotNow("a plan charges nothing and reads nothing. Run it instead.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,10 @@ from sqlalchemy.orm import Session
 
 from cloister.client.wire import question_digest
 from cloister.hub.accounting.activity import TABLES
-from cloister.hub.accounting.statements import analyst
+from cloister.hub.approvals.requests import require_checkers
 from cloister.hub.approvals.visibility import concerns, find_dataset, find_job, hand_on, may_know, not_here, subject_of
 from cloister.hub.core.database import now
-from cloister.hub.core.models import AuditEntry, Dataset, Job, Person
+from cloister.hub.core.models import AuditEntry, Dataset, Job, Person, analyst
 from cloister.hub.jobs import limits, queue
 from cloister.hub.jobs.authorise import (
     ASKED,
@@ -31,9 +31,10 @@ from cloister.hub.jobs.authorise import (
     require_open,
     shows_all,
 )
-from cloister.hub.jobs.dataset_pool import PersonReleases, dataset_for_person, twins
-from cloister.hub.jobs.job_ledger import ClosedBook
+from cloister.hub.jobs.dataset_pool import ClosedBook, PersonReleases, dataset_for_person, twins
 from cloister.hub.jobs.job_types import Planned, kind_of
+from cloister.hub.jobs.job_types.anonymise import Anonymise
+from cloister.hub.jobs.job_types.job_type import OfModel
 from cloister.hub.jobs.trust_model import trust_model_of
 from cloister.hub.policy import cost, decision_log, versions
 from cloister.hub.policy.decide import Environment, Subject, Verdict, decide
@@ -138,10 +139,14 @@ def plan(hub: "Hub", person: Person, order: JobOrder, passed: Passed | None = No
     with hub.database.reading() as session:
         access = _known(hub, session, person, order.dataset, order.environment)
         over = _over(session, access.payer(hub, person), planned.loss, planned.own, verdict.needs)
-    blocked = "" if over is None else sentence_of(over[1])
+        checkers = _checkers(hub, session, person, access.dataset, planned)
+    blocked = checkers if over is None else sentence_of(over[1])
     if over is not None:
-        notes.append(blocked)
         verdict = verdict.over(over[0], blocked)
+    if blocked:
+        notes.append(blocked)
+    elif planned.protection is not None:
+        notes.append(f"{access.policy.anonymised.reviewers} people look at the file before you get it")
     number = decision_log.record(
         hub, person, decision_log.PLANNED, order.dataset, verdict, kind=order.kind, cost=planned.loss, own=planned.own
     )
@@ -166,6 +171,9 @@ def submit(hub: "Hub", person: Person, order: JobOrder, passed: Passed | None = 
         over = _over(session, access.payer(hub, person), planned.loss, planned.own, verdict.needs)
         if over is None:
             _require_room(session, person, access.dataset, verdict.needs)
+            if planned.protection is not None:
+                require_checkers(hub, session, access.dataset, person)
+                _require_few_outputs(session, person, access.dataset)
             most = queue.largest_result(hub.settings)
             largest = min(planned.largest or most, most)
             queue.require_space(session, hub.settings, person.id, largest)
@@ -229,6 +237,32 @@ def _require_room(session: Session, person: Person, dataset: Dataset, needs: int
         raise NotNow(f"{_MOST_WAITING} jobs of yours wait for somebody to agree. Wait for a decision, or cancel some.")
 
 
+def _checkers(hub: "Hub", session: Session, person: Person, dataset: Dataset, planned: Planned) -> str:
+    """Return why nobody could check the output of a plan; empty if enough people can, or none need to."""
+    try:
+        if planned.protection is not None:
+            require_checkers(hub, session, dataset, person)
+    except NotNow as error:
+        return sentence_of(error)
+    return ""
+
+
+def _require_few_outputs(session: Session, person: Person, dataset: Dataset) -> None:
+    """Refuse more outputs than people can look at.
+
+    Raises:
+        NotNow: too many wait.
+    """
+    under_way = sa.select(sa.func.count()).select_from(Job).where(
+        Job.person_id == person.id,
+        Job.dataset_id == dataset.id,
+        Job.kind == Anonymise.name,
+        Job.state.in_(("waiting", "queued", *queue.ACTIVE, queue.CHECKING)),
+    )  # fmt: skip
+    if (session.scalar(under_way) or 0) >= _MOST_WAITING:
+        raise NotNow(f"{_MOST_WAITING} anonymised tables of yours wait to be looked at. Wait, or withdraw some.")
+
+
 def pass_gate(hub: "Hub", person: Person, order: JobOrder) -> Passed:
     """Decide by the policy, and plan on tables without rows.
 
@@ -253,7 +287,13 @@ def pass_gate(hub: "Hub", person: Person, order: JobOrder) -> Passed:
     def require(outcome: Verdict, loss: Loss | None = None) -> None:
         decision_log.require(hub, person, order.dataset, outcome, kind=order.kind, cost=loss)
 
+    if isinstance(work, OfModel):
+        require(request.decide())  # first without the model: what is refused here must not learn of it
+        with hub.database.reading() as session:
+            parameters = work.resolve(session, dataset.id, person.id, parameters)
     tables, verdict = authorise(request, opened.data.schema, parameters, require=require)
+    if isinstance(work, OfModel):
+        work.require_shown(opened.data.schema, verdict.view, parameters)
     user_rules = twins(hub).account(dataset, person)
     received = PersonReleases(hub, dataset.id, person.id)
     # No lock of the open version: an empty engine runs nothing and has no state, and the rest is copied.
@@ -275,6 +315,9 @@ def pass_gate(hub: "Hub", person: Person, order: JobOrder) -> Passed:
     if planned.own.amount:  # a stored release is judged like a new one: it is new to this user
         verdict = request.decide(tables, planned.own)
         require(verdict, planned.own)
+    if planned.protection is not None:
+        verdict = request.decide(tables, None, planned.protection)
+        require(verdict)
     stored = StoredRequest(person.id, order.kind, order.purpose, parameters, _asked(order))
     basis = basis_of(hub, version, tables, verdict, stored)
     return Passed(access.number, parameters, planned, replace(verdict, view=None), basis, tables)
@@ -416,10 +459,10 @@ def cancel(hub: "Hub", person: Person, job_id: int) -> Job:
     with hub.database.writing() as session:
         if find_job(session, person, job_id, result=False).person_id != person.id:
             raise NotHere(f"there is no job {job_id} of yours.")
-        job = session.get_one(Job, job_id, with_for_update={"of": Job})
+        job = session.get_one(Job, job_id, with_for_update={"of": Job, "key_share": True})
         if job.state == "charged":
             raise NotNow(f"job {job_id} was charged already. The charge stands, and its result will come.")
-        if job.state not in ("waiting", "queued", "running"):
+        if job.state not in ("waiting", "queued", "running", queue.CHECKING):
             raise NotNow(f"job {job_id} has ended: it is {job.state}.")
         job.cancel = True
         if job.state != "running":  # a running one is stopped by its worker, right before the charge

@@ -18,22 +18,19 @@ from sqlalchemy.orm import Session
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Job
 from cloister.hub.jobs import limits
+from cloister.hub.jobs.dataset_pool import Charges, ClosedBook
 from cloister.hub.jobs.job_types.job_type import Planned
 from cloister.hub.jobs.queue import ACTIVE, LEASE_S
 from cloister.hub.policy.policy import Policy
-from cloister.privacy.errors import NotNow, Refused
-from cloister.privacy.ledger import Account, Charge, Entry, Ledger
-from cloister.privacy.ledger.account import Balance, Priced
-from cloister.privacy.ledger.chain import Head
+from cloister.privacy.errors import NotNow, OverBudget, Refused
+from cloister.privacy.ledger import Account, Charge, Entry
 from cloister.privacy.loss import Loss
-from cloister.privacy.signing import SigningKey, fingerprint
+from cloister.privacy.signing import fingerprint
 
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
 
-__all__ = ["Cancelled", "ClosedBook", "JobLedger", "Lost"]
-
-Charges = Sequence[tuple[Account, Loss | Priced]]
+__all__ = ["Cancelled", "JobLedger", "Lost"]
 
 
 class Cancelled(Exception):
@@ -42,35 +39,6 @@ class Cancelled(Exception):
 
 class Lost(Exception):
     """Raised when the job is no longer this worker's."""
-
-
-class ClosedBook:
-    """Ledger for plans: it can be read, but not charged."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-
-    @property
-    def key(self) -> SigningKey:
-        """Key of the hub."""
-        return self._ledger.key
-
-    @property
-    def head(self) -> Head:
-        """Return the newest entry, signed."""
-        return self._ledger.head
-
-    def balance(self, key: str) -> Balance:
-        """Return an account's current rules and total."""
-        return self._ledger.balance(key)
-
-    def reserve(self, charges: Charges, request: str) -> Charge:
-        """Refuse."""
-        raise NotNow("a plan charges nothing and reads nothing. Run it instead.")
-
-    def charge_all(self, charges: Charges, request: str) -> list[Entry]:
-        """Refuse."""
-        raise NotNow("a plan charges nothing and reads nothing. Run it instead.")
 
 
 class JobLedger(ClosedBook):
@@ -86,6 +54,7 @@ class JobLedger(ClosedBook):
 
     Attributes:
         loss: the loss charged to the dataset; None while nothing was charged.
+        limit: the limit that refused a charge, by its word in the policy; empty if none did.
     """
 
     def __init__(
@@ -101,6 +70,7 @@ class JobLedger(ClosedBook):
         self._database, self._step = hub.database, step
         self._job_id, self._worker, self._planned, self._decide = job_id, worker, planned, decide
         self.loss: Loss | None = None
+        self.limit = ""
         self._own = Loss.nothing(planned.own.measure, planned.own.relation)
 
     def reserve(self, charges: Charges, request: str) -> Charge:
@@ -109,8 +79,9 @@ class JobLedger(ClosedBook):
         begun = self._set_aside(priced, request)
         try:
             charge = self._ledger.reserve(self._at_home(priced), request)
-        except Refused:
+        except Refused as error:
             self._give_back(priced)
+            self._remember(error)
             raise
         self._step("charged")
         if time.monotonic() - begun > LEASE_S / 2 and not self._still_ours():
@@ -124,8 +95,9 @@ class JobLedger(ClosedBook):
         self._set_aside(priced, request)
         try:
             entries = self._ledger.charge_all(self._at_home(priced), request)
-        except Refused:
+        except Refused as error:
             self._give_back(priced)
+            self._remember(error)
             raise
         self._step("charged")
         return entries
@@ -137,20 +109,28 @@ class JobLedger(ClosedBook):
         loss, user_loss = self._parts(priced)
         begun = time.monotonic()
         with self._database.writing() as session:
-            job = session.get(Job, self._job_id, with_for_update={"of": Job})
+            job = session.get(Job, self._job_id, with_for_update={"of": Job, "key_share": True})
             if job is None or job.worker != self._worker or job.state not in ACTIVE:
                 raise Lost
             if job.state == "running" and job.cancel:
                 raise Cancelled
             policy = self._decide(session, job)
             self._refuse_more(loss, user_loss)
-            limits.set_aside(session, job, policy, loss, user_loss, self._ledger)
+            try:
+                limits.set_aside(session, job, policy, loss, user_loss, self._ledger)
+            except OverBudget as error:
+                self._remember(error)
+                raise
             job.charge = job.charge or fingerprint(request)
             job.state, job.heartbeat, job.stage = "charged", now(), "charged"
         self.loss = loss if self.loss is None else self.loss + loss
         self._own = self._own + user_loss
         self._step("aside")
         return begun
+
+    def _remember(self, error: Refused) -> None:
+        if isinstance(error, OverBudget):
+            self.limit = error.limit
 
     def _refuse_more(self, loss: Loss, user_loss: Loss) -> None:
         total = loss if self.loss is None else self.loss + loss

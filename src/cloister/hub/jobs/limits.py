@@ -14,9 +14,8 @@ from types import MappingProxyType
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from cloister.hub.accounting.statements import analyst
 from cloister.hub.core.database import now
-from cloister.hub.core.models import Dataset, Job, Spent
+from cloister.hub.core.models import Dataset, Job, Spent, analyst
 from cloister.hub.policy import cost
 from cloister.hub.policy.policy import Policy
 from cloister.privacy.errors import OverBudget
@@ -165,6 +164,7 @@ def _passed(
             then = _spent_until(session, dataset_id, now() - budget.period.days * _DAY, loss)
             _refuse_over(f"the limit of {budget.period.days} days", cost.cap(budget.period.loss), total - then, loss)
     except OverBudget as error:
+        error.limit = word
         return word, error
     return None
 
@@ -257,7 +257,7 @@ def _spent_until(session: Session, dataset_id: int, moment: float, like: Loss) -
 def lock(session: Session, dataset_id: int) -> None:
     """Lock a dataset's reservations until the transaction ends. SQLite has one writer anyway."""
     if session.get_bind().dialect.name == "postgresql":
-        session.execute(sa.select(Dataset.id).where(Dataset.id == dataset_id).with_for_update())
+        session.execute(sa.select(Dataset.id).where(Dataset.id == dataset_id).with_for_update(key_share=True))
 
 
 def _loss(record: dict[str, str] | None, like: Loss) -> Loss:

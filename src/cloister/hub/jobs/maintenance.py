@@ -16,11 +16,12 @@ import sqlalchemy as sa
 
 from cloister.hub.accounting import activity
 from cloister.hub.approvals import decision, mail
+from cloister.hub.approvals.requests import drop_ended
 from cloister.hub.approvals.visibility import hand_on
 from cloister.hub.core import heartbeats
 from cloister.hub.core.database import now
 from cloister.hub.core.logs import error_facts
-from cloister.hub.core.models import Dataset, Job, Version
+from cloister.hub.core.models import Dataset, Job, Output, Version
 from cloister.hub.datasets import ingest, upload
 from cloister.hub.datasets.datasets import finish_erasing
 from cloister.hub.jobs import queue
@@ -170,7 +171,9 @@ def _a_place(hub: "Hub") -> Iterator[bool]:
 
 def _expire(hub: "Hub") -> int:
     with hub.database.writing() as session:
-        return decision.expire(hub, session)
+        ended = decision.expire(hub, session)
+    with hub.database.writing() as session:
+        return ended + drop_ended(hub, session)
 
 
 def _close_gone(hub: "Hub", pool: DatasetPool) -> None:
@@ -199,6 +202,9 @@ def remove_old_results(hub: "Hub") -> int:
                 Job.result.is_not(None),
                 Job.finished < now() - policy.retention_days * _DAY,
             )
+            before = now() - policy.retention_days * _DAY
+            copies = sa.update(Output).where(Output.dataset_id == dataset.id, Output.released < before)
+            session.execute(copies.values(sealed=None))
             for job in list(session.scalars(old.order_by(Job.id).limit(500))):
                 session.flush()
                 hand_on(session, job.id)

@@ -4,7 +4,7 @@
                  ▲          │          │
                  └──────────┴──────────┘  a worker died, and nothing was charged
                                        └─► interrupted: charged, no result; the charge stands, it never runs again
-    also refused (policy, limit or budget), failed, cancelled
+    also refused (policy, limit or budget), failed, cancelled; an anonymised release is `checking` before it is done
 
 A job is claimed by a conditional UPDATE, so two workers never have the same one. `charged` is committed before the
 ledger is charged: a job found there after a crash is looked up in the ledger by the digest of its request.
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ACTIVE",
+    "CHECKING",
     "ENDED",
     "LEASE_S",
     "MOST_ATTEMPTS",
@@ -40,11 +41,12 @@ __all__ = [
 ]
 
 ACTIVE = ("running", "charged")
+CHECKING = "checking"  # it has run, and people look at its output: see jobs/output_check.py
 ENDED = ("done", "refused", "failed", "cancelled", "interrupted")
 LEASE_S = 30.0  # a worker that has been silent for this long is assumed dead
 MOST_ATTEMPTS = 3
 
-_PENDING = ("waiting", "queued", *ACTIVE)
+_PENDING = ("waiting", "queued", *ACTIVE, CHECKING)
 
 _STANDS = "The worker stopped after the charge. The charge stands, and this job does not run again; start a new one."
 _GIVEN_UP = "The worker stopped several times while it ran this job, before anything was charged. Ask the operator."
@@ -70,7 +72,7 @@ def require_space(session: Session, settings: Settings, person_id: int, largest:
         NotNow: it might not fit beside the results that are kept, and those under way.
     """
     if session.get_bind().dialect.name == "postgresql":  # SQLite has one writer anyway
-        session.execute(sa.select(Person.id).where(Person.id == person_id).with_for_update())
+        session.execute(sa.select(Person.id).where(Person.id == person_id).with_for_update(key_share=True))
     sizes = sa.select(sa.func.sum(sa.func.coalesce(Job.size, 0)), sa.func.count() - sa.func.count(Job.size))
     sizes = sizes.where(Job.person_id == person_id)
     kept = session.execute(sizes.where(Job.state == "done")).one()[0] or 0
@@ -183,7 +185,7 @@ def recover(hub: "Hub", worker: str | None = None) -> int:
 def _settle(hub: "Hub", number: int, worker: str | None) -> bool:
     """Queue a job again if nothing was charged for it; else end it."""
     with hub.database.writing() as session:
-        job = session.get(Job, number, with_for_update={"of": Job})
+        job = session.get(Job, number, with_for_update={"of": Job, "key_share": True})
         expired = job is not None and (job.heartbeat or 0.0) < now() - LEASE_S
         if job is None or job.state not in ACTIVE or (job.worker != worker if worker else not expired):
             return False  # another worker was faster, or the worker was only slow

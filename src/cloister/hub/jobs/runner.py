@@ -7,8 +7,9 @@ unexpected error may quote a row: it is sealed with the dataset's key, for its o
 import hashlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -22,14 +23,26 @@ from cloister.hub.core.keys import seal, unseal
 from cloister.hub.core.models import Dataset, Job
 from cloister.hub.core.notices import tell
 from cloister.hub.jobs import queue
-from cloister.hub.jobs.authorise import ASKED, JobContext, open_job_context
+from cloister.hub.jobs.authorise import ASKED, DECISION, JobContext, facts_of, open_job_context
 from cloister.hub.jobs.dataset_pool import DatasetPool, PersonReleases, dataset_for_person
 from cloister.hub.jobs.job_ledger import Cancelled, JobLedger, Lost
 from cloister.hub.jobs.job_types import Done
-from cloister.hub.policy import versions
-from cloister.hub.policy.decide import covered_purposes
+from cloister.hub.jobs.job_types.job_type import Protecting
+from cloister.hub.jobs.output_check import hold
+from cloister.hub.policy import decision_log, versions
+from cloister.hub.policy.decide import Verdict, covered_purposes
 from cloister.hub.policy.signature import label
-from cloister.privacy.errors import BadForm, CloisterError, HubRefused, OwnerOnly, Refused, RolledBack, StoreFailed
+from cloister.privacy.errors import (
+    BadForm,
+    CloisterError,
+    Denied,
+    HubRefused,
+    OverBudget,
+    OwnerOnly,
+    Refused,
+    RolledBack,
+    StoreFailed,
+)
 from cloister.privacy.loss import Loss
 
 if TYPE_CHECKING:
@@ -81,6 +94,7 @@ def run_job(hub: "Hub", job: Job, worker: str, pool: DatasetPool, step: Step = l
         pool: the pool of open datasets, with rows.
         step: called with the name of each step that is reached: running, opened, aside, charged, released, done.
     """
+    case: JobContext | None = None
     book: JobLedger | None = None
     try:
         step("running")
@@ -90,7 +104,11 @@ def run_job(hub: "Hub", job: Job, worker: str, pool: DatasetPool, step: Step = l
         step("opened")
         done = _run(case, worker, pool, book, received)
         step("released")
-        state = _patiently(lambda: _finish(case, worker, book, received, done))
+        held = done.held
+        if held is not None:
+            state = _patiently(lambda: hold(case, worker, held))
+        else:
+            state = _patiently(lambda: _finish(case, worker, book, received, done))
         step("done")
         return state
     except Lost:
@@ -106,7 +124,26 @@ def run_job(hub: "Hub", job: Job, worker: str, pool: DatasetPool, step: Step = l
         state, message, detail = _told(error)
         if detail:
             _LOG.error("a job failed", extra={"facts": {"job": job.id, "error": type(error).__name__}})
-        return _end(hub, job, worker, charged, state, message, detail)
+        return _end(hub, job, worker, charged, state, message, detail, _decided(case, book, error))
+
+
+def _decided(case: JobContext | None, book: JobLedger | None, error: Exception) -> dict[str, int]:
+    """Return the number of the decision that stopped a job, and the version of its policy; empty if none did.
+
+    What was refused at the claim is on record. What was refused in the transaction of the charge is recorded here.
+    """
+    if isinstance(error, Denied) and error.decision:
+        return {"decision": error.decision, "policy": error.policy}
+    verdict: Verdict | None = None
+    if case is not None and isinstance(error, Denied):
+        verdict = case.refused
+    elif case is not None and book is not None and book.limit and isinstance(error, OverBudget):
+        verdict = case.verdict.over(book.limit, str(error).removeprefix(f"{error.code}: "))
+    if case is None or verdict is None:
+        return {}
+    facts, name = facts_of(case.job, case.planned), case.dataset.name
+    number = decision_log.record(case.hub, case.person, decision_log.STOPPED, name, verdict, **facts)
+    return {"decision": number, "policy": verdict.policy_number}
 
 
 def _told(error: Exception) -> tuple[str, str, str]:
@@ -127,6 +164,8 @@ def _run(case: JobContext, worker: str, pool: DatasetPool, book: JobLedger, rece
     user_rules = pool.account(case.dataset, case.person)
     with opened.lock, closing(opened.data.tables.again()) as tables:
         data = dataset_for_person(opened, user_rules, case.verdict.view, book, received, f"job {case.job.id}", tables)
+        if isinstance(case.kind, Protecting):
+            case.require_protection(case.kind.protection(data, case.job.parameters))
         return case.kind.run(data, case.job.parameters, _Stages(case.hub, case.job.id, worker))
 
 
@@ -151,24 +190,12 @@ def _finish(case: JobContext, worker: str, book: JobLedger, received: PersonRele
     if len(plain) > most:
         raise BadForm(f"the result has more than the {most // 10**6:,} MB that one may have. Ask for less.")
     digest = hashlib.sha256(plain).hexdigest()
-    with hub.database.reading() as session:
-        policy, page = versions.version(hub, session, case.dataset, case.verdict.policy_number)
-        subject = subject_of(session, case.dataset, case.person)
-        signed = label(
-            hub.key,
-            policy,
-            page.number,
-            page.text,
-            plain,
-            now(),
-            job=job.id,
-            purposes=covered_purposes(policy, case.verdict, subject) or (job.purpose,),
-            question=str(job.plan.get(ASKED, "")),
-            loss=loss,
-            receipts=receipts,
-        ).text()
-    changes: dict[str, Any] = {"digest": digest, "policy_number": case.verdict.policy_number}
+    changes: dict[str, Any] = {"digest": digest}
     with hub.database.writing() as session:
+        if book.loss is None:
+            _decide_free(case, session, worker)
+        signed = _terms(case, session, plain, loss, receipts)
+        changes["policy_number"] = case.verdict.policy_number
         changes |= {"result": {**done.result, "label": signed}, "size": len(plain)}
         if (first := _same(session, job, digest)) is not None:  # a repeated query has the same answer: keep one
             changes |= {"result": {SAME: first, "label": signed}, "size": 0}
@@ -176,10 +203,39 @@ def _finish(case: JobContext, worker: str, book: JobLedger, received: PersonRele
         if not queue.finish(session, job.id, worker, "done", **changes, loss=loss.to_json(), problem=""):
             return ""
         received.write(session)
-        _note(hub, session, job, "done", loss)
+        _note(hub, session, job, "done", loss, policy=case.verdict.policy_number, rule=case.verdict.rule)
         if case.verdict.needs:  # a reviewer had to agree, so the user may be long gone
             tell(hub, session, job.person_id, f"Job {job.id} on {case.dataset.name} is done.", f"/jobs/{job.id}")
     return "done"
+
+
+def _decide_free(case: JobContext, session: Session, worker: str) -> None:
+    """Decide on a job that was never charged, as `JobLedger` does in the transaction of a charge."""
+    job = session.get(Job, case.job.id, with_for_update={"of": Job, "key_share": True})
+    if job is None or job.worker != worker or job.state not in queue.ACTIVE:
+        raise Lost
+    if job.cancel:
+        raise Cancelled("the user cancelled the job, and nothing was charged")
+    case.again(session, job)
+
+
+def _terms(case: JobContext, session: Session, plain: bytes, loss: Loss, receipts: list[str]) -> str:
+    """Return the signed label of a result, by the policy that was in force at the last decision."""
+    policy, page = versions.version(case.hub, session, case.dataset, case.verdict.policy_number)
+    subject = subject_of(session, case.dataset, case.person)
+    return label(
+        case.hub.key,
+        policy,
+        page.number,
+        page.text,
+        plain,
+        now(),
+        job=case.job.id,
+        purposes=covered_purposes(policy, case.verdict, subject) or (case.job.purpose,),
+        question=str(case.job.plan.get(ASKED, "")),
+        loss=loss,
+        receipts=receipts,
+    ).text()
 
 
 def _same(session: Session, job: Job, digest: str) -> int | None:
@@ -187,24 +243,36 @@ def _same(session: Session, job: Job, digest: str) -> int | None:
     same = sa.select(Job.id).where(
         Job.person_id == job.person_id, Job.dataset_id == job.dataset_id, Job.digest == digest, Job.size > 0
     )
-    return session.scalar(same.order_by(Job.id).limit(1).with_for_update())
+    return session.scalar(same.order_by(Job.id).limit(1).with_for_update(key_share=True))
 
 
-def _end(hub: "Hub", job: Job, worker: str, loss: Loss | None, state: str, message: str, detail: str = "") -> str:
+def _end(
+    hub: "Hub",
+    job: Job,
+    worker: str,
+    loss: Loss | None,
+    state: str,
+    message: str,
+    detail: str = "",
+    decided: Mapping[str, int] = MappingProxyType({}),
+) -> str:
     """End a job without a result. A charge stays."""
-    if loss is not None and "charge stands" not in message:
-        message += " The charge stands."
+    if loss is not None and "charge stands" not in message:  # a later charge of the same job was refused
+        message = message.replace("Nothing was spent.", "Nothing more was spent.") + " The charge stands."
     with hub.database.writing() as session:
         dataset = session.get_one(Dataset, job.dataset_id)
         sealed = _sealed(hub, dataset, job.id, detail)
-        paid = None if loss is None else loss.to_json()
-        if not queue.finish(session, job.id, worker, state, problem=message, owner_detail=sealed, loss=paid):
+        changes: dict[str, Any] = {"problem": message, "owner_detail": sealed}
+        changes["loss"] = None if loss is None else loss.to_json()
+        if decided:
+            changes |= {"policy_number": decided["policy"], "plan": {**job.plan, DECISION: decided["decision"]}}
+        if not queue.finish(session, job.id, worker, state, **changes):
             return ""
-        _note(hub, session, job, state, loss, **code_of(message))
+        _note(hub, session, job, state, loss, **code_of(message), **decided)
     return state
 
 
-def _note(hub: "Hub", session: Any, job: Job, state: str, loss: Loss | None, **more: str) -> None:
+def _note(hub: "Hub", session: Any, job: Job, state: str, loss: Loss | None, **more: Any) -> None:
     dataset, cost = job.dataset.name, loss if loss is not None else "nothing"
     hub.audit.write(
         session,

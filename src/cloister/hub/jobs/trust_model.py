@@ -49,8 +49,16 @@ class Curator:
     name: ClassVar[str] = "curator"
     title: ClassVar[str] = "The hub's workers open the sealed tables"
     sights: ClassVar[tuple[RowVisibility, ...]] = (
-        RowVisibility("data users", False, "answers with noise, within the policy and the budget; never a row"),
+        RowVisibility(
+            "data users",
+            False,
+            "answers with noise, within the policy and the budget; never a row, unless the policy allows anonymised "
+            "tables, which hold rows made coarser",
+        ),
         RowVisibility("the owner", True, "their own data, every release from it, who asked and for which purpose"),
+        RowVisibility(
+            "reviewers", False, "requests; and anonymised tables before they leave, where the policy allows them"
+        ),
         RowVisibility(
             "the hub's pages", False, "schema and plans, which are made on empty tables, and released answers"
         ),

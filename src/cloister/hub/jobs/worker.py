@@ -129,7 +129,7 @@ def _settle(hub: Hub, worker: str, doing: int, number: int, why: str, stopping: 
 def _give_up(hub: Hub, worker: str, job_id: int, why: str) -> None:
     """Fail a job that exceeded a limit: it would do so again, so it is not queued again."""
     with hub.database.writing() as session:
-        job = session.get(Job, job_id, with_for_update={"of": Job})
+        job = session.get(Job, job_id, with_for_update={"of": Job, "key_share": True})
         if job is None or job.worker != worker or job.state not in queue.ACTIVE:
             return
         stands = job.state == "charged" and hub.ledger.charged(job.charge)

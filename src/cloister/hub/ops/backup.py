@@ -1,6 +1,7 @@
 """Backup of a hub into one file, and restore from it.
 
-In the file: the database, the sealed tables, the records of releases, the ledger, and the signing key. Not in it: the
+In the file: the database, the sealed tables and the parts of their keys, the records of releases, the ledger, and the
+signing key. Not in it: the
 master key, and the ledger's head, without which an old copy cannot pass for the newest state.
 
 The whole file is sealed piece by piece, under a key of its own that the master key wraps: without the master key it
@@ -42,7 +43,7 @@ from cloister.version import __version__
 __all__ = ["Copied", "backup", "opened", "restore"]
 
 FORM = "cloister-backup/1"
-_FOLDERS = ("sealed", "records")
+_FOLDERS = ("sealed", "records", "keys")
 _MANIFEST = "manifest.sealed"
 _KEY_LABEL, _MANIFEST_LABEL = "signing key in a backup", "manifest of a backup"
 _MAGIC = b"cloister-backup/2\n"
@@ -306,6 +307,8 @@ def restore(file: Path, settings: Settings, master_key: Path | None = None) -> C
             if master_key is not None:  # it does not fit: leave the folder as it was
                 own_key.unlink()
             raise
+        # Before the database is there: a restore that is killed is treated as one all the same.
+        restored.mark(folder, str(manifest["time"]))
         with opened(file, keys) as archive:
             for name, digest in manifest["files"].items():
                 _extract(archive, name, digest, _place(name, settings))
@@ -316,7 +319,6 @@ def restore(file: Path, settings: Settings, master_key: Path | None = None) -> C
     sealed.unlink()
     for name in (*_FOLDERS, "uploads"):
         (folder / name).mkdir(mode=0o700, exist_ok=True)
-    restored.mark(folder, str(manifest["time"]))
     Hub.open(settings).close()  # it ends what the copy brought back; and again if a database is loaded later
     return Copied(folder, len(manifest["files"]), tuple(_what_next(settings)))
 

@@ -3,6 +3,8 @@
 policy.py             values: purposes, budget, roles, joins, residency, retention
 conditions.py         members of a role: people, organisations, places, times
 cost.py               limits and approvals, compared exactly in the account's measure
+anonymised.py         the rule for anonymised releases
+predictions.py        the rule for the predictions of trained models
 purposes.py           the vocabulary of purposes, as a tree
 views.py              columns, rows and transforms that a role sees of a table, as SQL
 decide.py             subject, operation, purpose, environment → Verdict; pure, denied by default

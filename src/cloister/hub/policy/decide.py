@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cloister.hub.policy import cost
+from cloister.hub.policy.anonymised import ANONYMISE, Protection, unmet
 from cloister.hub.policy.conditions import Environment, Grant, Reason, Subject, belongs
 from cloister.hub.policy.policy import SEE_SCHEMA, Policy, Role, allowed_join
+from cloister.hub.policy.predictions import PREDICT, shows
 from cloister.hub.policy.purposes import PURPOSES, covered_by, nearest, offered
 from cloister.hub.policy.views import TableView
 from cloister.privacy.errors import BadInput, Denied, Refused
@@ -51,8 +53,9 @@ class Verdict:
 
     Attributes:
         allowed: True if the request is allowed.
-        rule: the rule that decided: a role; `purposes`, `residency`, `joins` or a limit of the policy (`per_request`,
-            `per_user`, `period`, `lifetime`); or `default`, since nothing is allowed that no role allows.
+        rule: the rule that decided: a role; `purposes`, `residency`, `joins`, `anonymised`, `predictions` or a limit of
+            the policy (`per_request`, `per_user`, `period`, `lifetime`); or `default`, since nothing is allowed that no
+            role allows.
         policy_number: the version of the policy.
         reasons: every rule that was tried, as sentences.
         view: the visible part of each table. A table that is not in it does not exist for the user; None: every table
@@ -97,7 +100,9 @@ class Verdict:
         """
         if not self.allowed:
             sentences = (self.sentence, *self.reasons[:3])
-            raise Denied(" ".join(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in sentences))
+            error = Denied(" ".join(f"{sentence[:1].upper()}{sentence[1:]}." for sentence in sentences))
+            error.policy = self.policy_number
+            raise error
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON for the requesting user: with the reasons, which name tables."""
@@ -128,8 +133,11 @@ def decide(
     operation: str,
     purpose: str,
     environment: Environment,
+    *,
     tables: Collection[str] = (),
     loss: Loss | None = None,
+    protection: Protection | None = None,
+    show: str = "",
 ) -> Verdict:
     """Decide on a request. No database, no clock: the same input has the same result.
 
@@ -142,8 +150,10 @@ def decide(
         environment: the time and place.
         tables: the tables of the request, if known.
         loss: the cost, if known.
+        protection: the models of an anonymised release, if known.
+        show: what is to be shown of a model's predictions, if known.
     """
-    policy_rules = [*_whole(policy, operation, purpose, environment, tables, loss)]
+    policy_rules = [*_whole(policy, operation, purpose, environment, tables, loss, protection, show)]
     refusal = next((rule for rule, reason in policy_rules if not reason.holds), None)
     tried = [_try(role, policy, subject, operation, purpose, environment, tables) for role in policy.roles]
     fitting = next((role for role, attempt in zip(policy.roles, tried, strict=True) if attempt.fits), None)
@@ -216,6 +226,8 @@ def _whole(
     environment: Environment,
     tables: Collection[str],
     loss: Loss | None,
+    protection: Protection | None,
+    show: str,
 ) -> Iterator[tuple[str, Reason]]:
     """Check the rules for all roles; return the part of the policy, and the reason."""
     if purpose or operation != SEE_SCHEMA:
@@ -235,6 +247,13 @@ def _whole(
         yield "joins", Reason(together, f"{listed} may {'' if together else 'not '}be used together")
     if loss is not None and policy.budget.per_request is not None:
         yield "per_request", _affordable(policy, loss)
+    if operation == ANONYMISE:
+        lacks = () if protection is None else unmet(policy.anonymised, protection)
+        yield "anonymised", Reason(not lacks, "; ".join(lacks) or policy.anonymised.sentence)
+    if operation == PREDICT:
+        rule = policy.predictions
+        less = not show or shows(rule.show, show)
+        yield "predictions", Reason(less, rule.sentence if less else f"{rule.sentence}, and {show} is more")
 
 
 def _purpose(purpose: str, allowed: tuple[str, ...]) -> Reason:

@@ -1,6 +1,7 @@
 """Decisions in the audit log: a refusal is recorded before its user learns of it, and 'why?' reads it there.
 
-A refusal is raised here and nowhere else in the web process, so that no request is refused without a trace. The
+A refusal is raised here and nowhere else in the web process, so that no request is refused without a trace. A worker
+refuses a job at its claim or in the transaction of its charge, and records that when the transaction is over. The
 sentences of a verdict name tables, and operators read the log: they are sealed for the user who asked.
 """
 
@@ -15,13 +16,16 @@ from cloister.privacy.errors import Denied
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
 
-__all__ = ["DENIED", "PLANNED", "recalled", "record", "require"]
+__all__ = ["DENIED", "PLANNED", "STOPPED", "recalled", "record", "require"]
 
 DENIED, PLANNED = "work.denied", "work.planned"
+STOPPED = "job.denied"  # a job that was allowed when it was submitted, and no longer at its claim or its charge
 _SEALED = "sealed"  # in an entry: what its user may read
 
 
-def require(hub: "Hub", person: Person, dataset_name: str, verdict: Verdict, **facts: Any) -> None:
+def require(
+    hub: "Hub", person: Person, dataset_name: str, verdict: Verdict, action: str = DENIED, **facts: Any
+) -> None:
     """Raise unless the request was allowed, and record the refusal.
 
     Args:
@@ -29,6 +33,7 @@ def require(hub: "Hub", person: Person, dataset_name: str, verdict: Verdict, **f
         person: the requesting user.
         dataset_name: the name of the dataset.
         verdict: the policy's verdict.
+        action: the action of the entry.
         facts: further facts for the log, such as the cost.
 
     Raises:
@@ -38,7 +43,7 @@ def require(hub: "Hub", person: Person, dataset_name: str, verdict: Verdict, **f
         verdict.require()
     except Denied as error:
         error.dataset = dataset_name
-        error.decision = record(hub, person, DENIED, dataset_name, verdict, **facts)
+        error.decision = record(hub, person, action, dataset_name, verdict, **facts)
         raise
 
 
@@ -57,6 +62,7 @@ def recalled(hub: "Hub", person: Person, dataset_name: str, entry: AuditEntry) -
     if (entry.person_id, entry.object) != (person.id, f"dataset/{dataset_name}") or entry.action not in (
         DENIED,
         PLANNED,
+        STOPPED,
     ):
         return None
     if _SEALED not in entry.detail:  # written before refusals of tables from outside were sealed

@@ -12,6 +12,8 @@
     retention: {days: 365}
     residency: [DE, AT]
     joins: [[visits, wards]]
+    anonymised: {at_least: "k=5, l=3", suppression_at_most: 10%, reviewers: 2}
+    predictions: {show: rounded 2, rows_per_day: 1000}
     roles:
       analysts:
         who: {roles: [data user], organisations: [University]}
@@ -23,9 +25,11 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from cloister.hub.policy.anonymised import ANONYMISE, Anonymised
 from cloister.hub.policy.conditions import Who
+from cloister.hub.policy.predictions import PREDICT, PredictionRule
 from cloister.hub.policy.views import TableView
 from cloister.privacy.loss import Loss
 
@@ -33,7 +37,7 @@ __all__ = ["OPERATIONS", "SEE_SCHEMA", "Approval", "Budget", "Period", "Policy",
 
 SEE_SCHEMA = "see schema"
 # Operations of every hub; job types add their own.
-OPERATIONS = (SEE_SCHEMA, "query", "profile", "train", "synthesise")
+OPERATIONS = (SEE_SCHEMA, "query", "profile", "train", "synthesise", ANONYMISE, PREDICT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +109,8 @@ class Policy:
         joins: the tables that may be used together; None: any.
         residency: the countries in which the data and derived results may be stored; empty: anywhere.
         retention_days: the time for which derived results may be kept; None: unlimited.
+        anonymised: the rule for anonymised releases, for roles that may make them.
+        predictions: the rule for the predictions of trained models, for roles that may ask them.
     """
 
     dataset: str
@@ -115,6 +121,8 @@ class Policy:
     joins: tuple[tuple[str, ...], ...] | None = ()
     residency: tuple[str, ...] = ()
     retention_days: int | None = None
+    anonymised: Anonymised = field(default_factory=Anonymised)
+    predictions: PredictionRule = field(default_factory=PredictionRule)
 
     def role(self, name: str) -> Role | None:
         """Return the role of that name."""

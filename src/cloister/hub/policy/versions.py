@@ -53,10 +53,10 @@ __all__ = [
 MOST_COMPARED = 500  # changed lines of two texts
 
 
-def newest(session: Session, dataset: models.Dataset) -> models.Policy | None:
+def newest(session: Session, dataset: models.Dataset) -> models.PolicyVersion | None:
     """Return the newest version, as it is stored."""
-    versions = sa.select(models.Policy).where(models.Policy.dataset_id == dataset.id)
-    return session.scalars(versions.order_by(models.Policy.number.desc()).limit(1)).first()
+    versions = sa.select(models.PolicyVersion).where(models.PolicyVersion.dataset_id == dataset.id)
+    return session.scalars(versions.order_by(models.PolicyVersion.number.desc()).limit(1)).first()
 
 
 def current(hub: "Hub", session: Session, dataset: models.Dataset) -> tuple[Policy, int]:
@@ -92,13 +92,15 @@ def _note(hub: "Hub", name: str, number: int) -> None:
         hub.ledger.note(_subject(name), number)
 
 
-def version(hub: "Hub", session: Session, dataset: models.Dataset, number: int) -> tuple[Policy, models.Policy]:
+def version(hub: "Hub", session: Session, dataset: models.Dataset, number: int) -> tuple[Policy, models.PolicyVersion]:
     """Return an older version, with its text.
 
     Raises:
         NotHere: there is none of that number.
     """
-    wanted = sa.select(models.Policy).where(models.Policy.dataset_id == dataset.id, models.Policy.number == number)
+    wanted = sa.select(models.PolicyVersion).where(
+        models.PolicyVersion.dataset_id == dataset.id, models.PolicyVersion.number == number
+    )
     page = session.scalars(wanted).first() if 0 < number < 2**31 else None
     if page is None:
         raise NotHere(f"{dataset.name} has no policy {number}.")
@@ -134,7 +136,7 @@ def publish(
     if person.id != dataset.owner_id:
         raise Denied(f"only the owner of {dataset.name} publishes its policy.")
     # One at a time, also in PostgreSQL: two versions must not both be the newest.
-    session.execute(sa.select(models.Dataset.id).where(models.Dataset.id == dataset.id).with_for_update())
+    session.execute(sa.select(models.Dataset.id).where(models.Dataset.id == dataset.id).with_for_update(key_share=True))
     before = newest(session, dataset)
     last = before.number if before is not None else 0
     if after is not None and after != last:
@@ -145,7 +147,9 @@ def publish(
     _keep_budget(dataset, policy)
     number = max(last, hub.ledger.noted(_subject(dataset.name))) + 1
     signature = envelope.sign(hub.key, dataset.name, number, text)
-    session.add(models.Policy(dataset_id=dataset.id, number=number, text=text, signature=signature, made_by=person.id))
+    session.add(
+        models.PolicyVersion(dataset_id=dataset.id, number=number, text=text, signature=signature, made_by=person.id)
+    )
     session.flush()
     name = dataset.name
     event.listen(session, "after_commit", lambda _: _note(hub, name, number), once=True)
@@ -188,10 +192,10 @@ def unverified_note(session: Session, policy: Policy) -> str:
     )
 
 
-def history(session: Session, dataset: models.Dataset) -> list[models.Policy]:
+def history(session: Session, dataset: models.Dataset) -> list[models.PolicyVersion]:
     """Return every version, newest first."""
-    versions = sa.select(models.Policy).where(models.Policy.dataset_id == dataset.id)
-    return list(session.scalars(versions.order_by(models.Policy.number.desc())))
+    versions = sa.select(models.PolicyVersion).where(models.PolicyVersion.dataset_id == dataset.id)
+    return list(session.scalars(versions.order_by(models.PolicyVersion.number.desc())))
 
 
 def difference(old: str, new: str) -> list[tuple[str, str]]:
@@ -235,7 +239,7 @@ def schema_text_of(hub: "Hub", session: Session, dataset: models.Dataset) -> str
     return version.schema
 
 
-def _checked(hub: "Hub", dataset: models.Dataset, page: models.Policy) -> Policy:
+def _checked(hub: "Hub", dataset: models.Dataset, page: models.PolicyVersion) -> Policy:
     envelope.verify(hub.key.public, dataset.name, page.number, page.text, page.signature)
     return read(page.text)
 

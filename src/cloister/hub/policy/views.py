@@ -11,7 +11,7 @@ table in a query. Nothing is stored for a user: the query is rewritten. A row ru
 The column that names the unit is a column like others: without it a user can neither count people nor look for one.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -33,6 +33,7 @@ __all__ = [
     "relation",
     "select",
     "shows_all",
+    "shows_columns",
     "tables_in",
     "visible",
     "visible_columns",
@@ -148,8 +149,9 @@ def visible_schema(schema: Schema, views: Mapping[str, TableView] | None) -> Sch
     """Return the schema as a user sees it: their tables, their columns, and public facts of transformed columns.
 
     Every private table keeps a unit. Where the view hides the column that names it, the unit's own public word replaces
-    it; rules for synthetic rows that name hidden or transformed columns are left out.
+    it; rules for synthetic rows that name hidden or transformed columns are left out. Identifiers are not named.
     """
+    schema = schema.without_identifiers()
     if views is None:
         return schema
     tables = {
@@ -246,6 +248,17 @@ def shows_all(view: TableView, table: Table) -> bool:
         return False
     columns = {name.lower() for name in (*([table.unit] if table.unit else []), *table.columns)}
     return view.columns is None or {name.lower() for name in view.columns} >= columns
+
+
+def shows_columns(view: TableView, table: Table, names: Collection[str]) -> bool:
+    """Return True if a view shows these columns of a table in every row and without a transform.
+
+    Privacy: what was learned from them under another view reveals nothing that this view hides.
+    """
+    wanted, known = {name.lower() for name in names}, {name.lower() for name in table.columns}
+    if view.rows is not None or wanted & {name.lower() for name in view.transforms}:
+        return False
+    return wanted <= (known if view.columns is None else known & {name.lower() for name in view.columns})
 
 
 def _visible_table(table: Table, view: TableView, unit: str) -> Table:

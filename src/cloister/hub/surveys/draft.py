@@ -1,13 +1,16 @@
 """Drafts: questions added, changed, moved and removed, and their expected errors."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import Session
 
+from cloister.hub.core.cache import Cache
 from cloister.hub.core.models import Person, Survey
 from cloister.hub.datasets.bounded import run_bounded
 from cloister.hub.surveys.question import SurveyQuestion
@@ -22,6 +25,7 @@ __all__ = ["MOVES", "NEAR", "address_of", "begin", "expected", "expected_all", "
 
 MOVES = {"up": -1, "down": 1}
 NEAR = 0.03  # an error of 3 percentage points, as in most polls
+_EXPECTED = Cache(16 * 2**20)  # expected errors by question, number of people, and whether they are asked again
 _REACH = NormalDist().inv_cdf(0.975)
 # fmt: off
 _SMALL = frozenset((
@@ -106,14 +110,30 @@ def _place(survey: Survey, question: str) -> int:
 
 
 def expected_all(hub: "Hub", survey: Survey, asked: Sequence[SurveyQuestion]) -> list[list[dict[str, Any]]]:
-    """Return the expected errors of all questions of a survey: of more than a few in a child process with limits."""
-    if sum(len(question.levels) for question in asked) <= FEW_LEVELS:
-        return [expected(question, survey.target, survey.lasting) for question in asked]
-    records = [question.to_json() for question in asked]
-    errors: list[list[dict[str, Any]]] = run_bounded(
-        hub.settings, _expected_all, records, survey.target, survey.lasting, seconds=CERTIFY_S, caller=survey.owner_id
-    )
-    return errors
+    """Return the expected errors of all questions of a survey; those of a question are computed once in a process.
+
+    Of more than a few levels they are computed in a child process with limits.
+
+    Raises:
+        UploadRefused: it took too long or too much memory.
+        TooMany: one is being computed for the owner, or for too many others.
+    """
+    facts = survey.target, survey.lasting
+    keys = [(json.dumps(question.to_json(), sort_keys=True), *facts) for question in asked]
+    new = {key: question for key, question in zip(keys, asked, strict=True) if _EXPECTED.find(key) is None}
+    if sum(len(question.levels) for question in new.values()) <= FEW_LEVELS:
+        computed = [expected(question, *facts) for question in new.values()]
+    else:
+        records = [question.to_json() for question in new.values()]
+        computed = run_bounded(hub.settings, _expected_all, records, *facts, seconds=CERTIFY_S, caller=survey.owner_id)
+    results = dict(zip(new, computed, strict=True))
+    for key, rows in results.items():
+        _EXPECTED.keep(key, rows)
+    # One that was held a moment ago may have been dropped since.
+    return [
+        results[key] if key in results else _EXPECTED.get(key, partial(expected, question, *facts))
+        for key, question in zip(keys, asked, strict=True)
+    ]
 
 
 def _expected_all(records: list[dict[str, Any]], people: int, lasting: bool) -> list[list[dict[str, Any]]]:

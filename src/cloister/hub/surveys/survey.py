@@ -344,7 +344,7 @@ def reveal(hub: "Hub", survey: Survey, wave: int) -> None:
     )
     with hub.database.writing() as session:
         # One at a time, also in PostgreSQL: of two concurrent counts the second would mark the few new ones.
-        session.execute(sa.select(Survey.id).where(Survey.id == survey.id).with_for_update())
+        session.execute(sa.select(Survey.id).where(Survey.id == survey.id).with_for_update(key_share=True))
         number = (session.scalar(last) or 0) + 1
         # Counted and marked by one statement: later arrivals wait for the next batch.
         enough = counted.scalar_subquery() >= max(1, hub.settings.survey_batch)

@@ -103,6 +103,8 @@ def set_roles(session: Session, by: Person | None, person: Person | int, roles: 
 
 def keep_an_operator(session: Session, without: Person) -> None:
     """Raise NotNow if `without` is the last operator. Locks the operators, so that two cannot leave at once."""
-    people = session.scalars(sa.select(Person).where(Person.active).order_by(Person.id).with_for_update(of=Person))
+    people = session.scalars(
+        sa.select(Person).where(Person.active).order_by(Person.id).with_for_update(of=Person, key_share=True)
+    )
     if not any("operator" in person.roles for person in people if person.id != without.id):
         raise NotNow("a hub needs an operator, and there is no other. Make somebody else operator first.")

@@ -50,7 +50,7 @@ budget:
 roles:
   analysts:
     who: {roles: [data user]}
-    may: [see schema, query, profile, train, synthesise]
+    may: [see schema, query, profile, train, predict, synthesise]
   guests:
     who: {roles: [auditor]}
     may: [see schema, query]
@@ -180,7 +180,7 @@ def test_another_kind_of_work_leaves_what_it_found(visits):
     assert done.receipts
 
 
-def test_a_model_is_trained_on_the_hub_and_loaded_here_with_its_receipt(visits, served):
+def test_a_model_is_trained_on_the_hub_and_loaded_here_with_its_receipt(visits, served, tmp_path):
     spend = cl.rho("0.015")
     model = visits.train("MixedNB", target="readmitted", features=["age", "ward"], spend=spend, evaluate="0.5")
     assert type(model).__name__ == "MixedNB"
@@ -191,6 +191,21 @@ def test_a_model_is_trained_on_the_hub_and_loaded_here_with_its_receipt(visits, 
     job = visits.client.job(visits.client.jobs()[0]["id"])
     assert job.finished().result["evaluation"]["measure"] == "accuracy"
     assert job.model().release_.receipt == model.release_.receipt
+    rows = {"age": [30, 70], "ward": ["surgery", "maternity"]}
+    assert job.predict(rows) == model.predict(learn.prepare(model, rows)).tolist()
+    assert job.predict(rows, show="top 1") == [[answer] for answer in job.predict(rows)]
+    file = tmp_path / "rows.csv"
+    file.write_text("age,ward\n30,surgery\n70,maternity\n", encoding="utf-8-sig")
+    asked = visits.ask_model(job.id)  # one's own: it costs nothing
+    assert asked.finished().result["asked"]["model"] == str(job.id)
+    assert asked.predict(file) == job.predict(rows)
+    with pytest.raises(BadForm, match="no model of a job"):
+        visits.ask_model(10**6)
+    for wrong, content in (("missing.csv", None), ("wrong.csv", b"\xff\xff")):
+        if content is not None:
+            (tmp_path / wrong).write_bytes(content)
+        with pytest.raises(BadForm, match="cannot be read"):
+            asked.predict(tmp_path / wrong)
 
 
 def test_a_table_is_made_on_the_hub_and_arrives_with_its_side_file_and_progress(visits, served):
@@ -299,6 +314,24 @@ def test_an_answer_is_taken_whatever_its_cost_is_written_in(served, shared, spen
         )
         assert answer.loss.amount
         assert answer.receipt is not None
+
+
+def test_a_free_answer_with_a_cost_that_the_hub_did_not_sign_is_refused(served, shared):
+    form = {"sql": "SELECT COUNT(*) AS n FROM visits WHERE age > 33", "spend": "rho 0.001"}
+    with Client(served[1], served[2]["user"], owner_key=served[0].key.public) as client:
+        data = client.dataset("visits", purpose=PURPOSE)
+        data.submit("query", form).finished()
+        again = data.submit("query", form)
+        free = again.finished()
+        assert free.kind == "query"
+        assert free.loss is None or not free.loss.amount
+        nothing = {"measure": "rho", "amount": "0", "delta": "0", "relation": "add/remove"}
+        again.record["loss"] = {**nothing, **(again.record["loss"] or {}), "delta": "1/2"}
+        again.record["kind"] = "train"
+        with pytest.raises(ReceiptRejected, match="cost"):
+            again.finished()
+        again.record["loss"]["delta"] = "0"
+        assert again.finished().kind == "query"
 
 
 def test_the_genuine_model_of_another_job_is_refused(served, shared):

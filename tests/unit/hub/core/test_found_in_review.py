@@ -18,7 +18,7 @@ from cloister.hub.policy.views import TableView
 from cloister.hub.surveys.device import submissions
 from cloister.hub.surveys.question import SurveyQuestion
 from cloister.hub.web.words import in_order
-from cloister.privacy.errors import BadInput, StoreFailed
+from cloister.privacy.errors import BadInput, NotHere, StoreFailed
 
 # Deleting
 
@@ -170,12 +170,41 @@ def test_what_a_view_shows_is_worked_out_once(hospital_hub, monkeypatch):
             )
             for who in ("cleo", "cleo", "ada", "ada")
         ]
+    assert begun == []  # until a schema is asked for
+    columns = [list(sight.schema.tables["visits"].columns)[:3] for sight in seen]
+    assert columns == [["ward", "age"]] * 2 + [["ward", "age", "stay_days"]] * 2
     assert len(begun) == 2
-    assert [list(one.schema.tables["visits"].columns)[:3] for one in seen[::2]] == [
-        ["ward", "age"],
-        ["ward", "age", "stay_days"],
-    ]
 
 
 def test_signs_that_turn_a_text_around_are_written_out():
     assert in_order("SELECT \u202e1\u2069 FROM t") == "SELECT \u27e8U+202E\u27e91\u27e8U+2069\u27e9 FROM t"
+
+
+def test_a_row_that_a_database_kept_opens_nothing_after_the_deletion(hospital_hub):
+    keys, dataset = hospital_hub.hub.keys, hospital_hub.dataset()
+    assert keys.data_key(dataset)
+    delete(hospital_hub)
+    with pytest.raises(NotHere):
+        keys.data_key(dataset)  # the row as it was, with its wrapped key
+    assert list((hospital_hub.hub.folder / "keys").iterdir()) == []
+
+
+def test_a_deletion_that_was_rolled_back_erases_no_key(hospital_hub):
+    with hospital_hub.hub.database.writing() as session:
+        datasets.delete(hospital_hub.hub, session, hospital_hub.owner, datasets.find(session, "visits"))
+        session.rollback()
+    (mark,) = hospital_hub.hub.folder.glob("erase-pending-*")
+    os.utime(mark, (0, 0))
+    assert datasets.finish_erasing(hospital_hub.hub)
+    assert not mark.exists()
+    assert hospital_hub.hub.keys.data_key(hospital_hub.dataset())
+
+
+def test_what_postgresql_keeps_of_a_key_of_an_earlier_version_is_in_the_log(hospital_hub, monkeypatch):
+    sealed = hospital_hub.hub.keys.seal(hospital_hub.hub.keys.data_key(hospital_hub.dataset()), "data key of visits")
+    with hospital_hub.hub.database.writing() as session:
+        session.execute(sa.update(Dataset).values(wrapped_key=sealed))
+    monkeypatch.setattr(hospital_hub.hub.database, "url", "postgresql://hub")
+    delete(hospital_hub)
+    (entry,) = hospital_hub.rows(sa.select(AuditEntry).where(AuditEntry.action == "dataset.deleted"))
+    assert "VACUUM FULL" in entry.detail["key"]

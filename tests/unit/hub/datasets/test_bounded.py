@@ -2,6 +2,7 @@
 
 import inspect
 import io
+import itertools
 import operator
 import os
 import resource
@@ -18,7 +19,7 @@ from cloister.hub.core import child_process
 from cloister.hub.core.models import Version
 from cloister.hub.core.settings import Settings
 from cloister.hub.datasets import bounded, schema_draft, unpack, upload
-from cloister.hub.datasets.bounded import run_bounded
+from cloister.hub.datasets.bounded import run_bounded, steps_bounded
 from cloister.hub.jobs import planner
 from cloister.hub.jobs.external_tables import check
 from cloister.hub.web.spreadsheets import csv_of_parquet
@@ -194,3 +195,16 @@ def test_a_small_file_that_stands_for_a_huge_table_is_not_written_out_here():
     small = io.BytesIO()
     pq.write_table(pa.table({"a": [1, 2]}), small)
     assert csv_of_parquet(SMALL, small.getvalue(), "ada") == b"a\r\n1\r\n2\r\n"
+
+
+def test_steps_that_were_reached_before_a_limit_stand():
+    assert list(steps_bounded(SMALL, range, 3, seconds=60.0)) == [0, 1, 2]
+    steps = steps_bounded(SMALL, itertools.count, seconds=3.0)
+    assert [next(steps), next(steps)] == [0, 1]
+    with pytest.raises(UploadRefused, match="3 seconds"):
+        operator.countOf(steps, -1)
+
+
+def test_a_refusal_among_steps_comes_back_as_it_was():
+    with pytest.raises(BadSchema):
+        list(steps_bounded(SMALL, Schema.parse, "unit: row\n", seconds=60.0))

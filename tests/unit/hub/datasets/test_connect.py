@@ -6,6 +6,8 @@ import socket
 import sys
 import threading
 import time
+import tracemalloc
+from dataclasses import replace
 from datetime import date
 
 import psycopg
@@ -26,6 +28,7 @@ from cloister.hub.datasets import upload as uploads
 from cloister.hub.datasets.connect import Link
 from cloister.hub.datasets.mock import INVENTED, mock_table, mock_tables
 from cloister.hub.datasets.tables import link_of
+from cloister.hub.web.spreadsheets import csv_of_table
 from cloister.privacy.errors import BadForm, MissingExtra, NotHere, NotNow, SealBroken
 
 SCHEMA = """
@@ -505,6 +508,40 @@ def test_mock_rows_keep_to_the_schema_and_are_the_same_for_the_same_seed():
     assert all(date(2024, 1, 1) <= day <= date(2024, 12, 31) for day in found["day"])
     assert 1 < max(found["patient"].count(one) for one in set(found["patient"])) <= 4
     assert table.schema.metadata[b"cloister"].decode() == INVENTED
+
+
+@pytest.mark.parametrize("letters", ["x", "ä", "𝕏"])
+@pytest.mark.parametrize("where", ["category", "categories"])
+def test_mock_rows_are_bounded_in_bytes_however_long_a_value_is(where, letters):
+    long, columns = letters * (40_000 // len(letters.encode())), SCHEMA + "      "
+    facts = {
+        "category": f"note: {{type: text, categories: [{long}, b]}}",
+        "categories": "\n      ".join(f"note{i}: {{type: text, categories: [{long}]}}" for i in range(4)),
+    }
+    schema = Schema.parse(columns + facts[where] + "\n", max_bytes=None)
+    tracemalloc.start()
+    table = mock_table(schema, "visits", 2000)
+    made = tracemalloc.get_traced_memory()[1]
+    text = csv_of_table(table)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0 < table.num_rows < 2000
+    assert table.nbytes <= 17_000_000
+    assert len(text) <= 17_000_000
+    assert made <= 60_000_000
+    assert peak <= 100_000_000
+    assert table.schema.metadata[b"cloister"].decode() == (
+        f"{INVENTED} They are fewer than asked for: at most 1,000,000 cells or 16 MB."
+    )
+
+
+def test_mock_rows_of_which_one_is_too_long_are_refused_with_what_to_do():
+    schema = Schema.load(SCHEMA + "      note: {type: text, categories: [b]}\n")
+    visits = schema.tables["visits"]
+    long = replace(visits.columns["note"], categories=("x" * 16_000_001,))
+    schema = replace(schema, tables={"visits": replace(visits, columns={**visits.columns, "note": long})})
+    with pytest.raises(NotNow, match=r"more than 16 MB\. Ask the owner for shorter categories"):
+        mock_table(schema, "visits", 1)
 
 
 def test_questions_can_be_tried_on_mock_rows(tmp_path):

@@ -16,7 +16,7 @@ from cloister.data.schema import Schema
 from cloister.dataset import Dataset as Data
 from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
-from cloister.hub.core.models import AuditEntry, Organisation, Person, Policy, Upload, Version
+from cloister.hub.core.models import AuditEntry, Organisation, Person, PolicyVersion, Upload, Version
 from cloister.hub.core.settings import Settings
 from cloister.hub.datasets import dataset_view, datasets, ingest
 from cloister.hub.datasets import upload as uploads
@@ -133,7 +133,7 @@ def test_a_dataset_comes_with_a_policy_an_account_and_a_key(hub, people, dataset
     assert hub.ledger.account("visits").left.amount > 0
     assert len(hub.keys.data_key(dataset)) == 32
     with hub.database.reading() as session:
-        policy = session.scalars(sa.select(Policy)).one()
+        policy = session.scalars(sa.select(PolicyVersion)).one()
         actions = list(session.scalars(sa.select(AuditEntry.action)))
         assert datasets.draft_version(session, dataset).number == 1
     assert (policy.number, policy.text) == (1, POLICY)
@@ -192,6 +192,26 @@ def test_sealed_tables_hold_what_the_schema_names_and_nothing_else(hub, people, 
         {"n": 300, "s": sum(i % 90 for i in range(300))}
     ]
     tables.close()
+
+
+def test_an_identifier_is_not_sealed_and_its_name_is_shown_to_the_owner_alone(hub, people, dataset):
+    schema = SCHEMA.replace("      age:", "      name: {type: text, role: identifier, tags: [gdpr]}\n      age:", 1)
+    made = ready(hub, people, dataset, schema)
+    tables = datasets.open_for_work(hub, dataset, made, people["user"])
+    assert set(tables.engine.columns("visits")) == set(made.declared["visits"]) == {"patient", "ward", "age"}
+    tables.close()
+    with hub.database.reading() as session:
+        seen = {
+            who: dataset_view.visible_dataset(hub, session, people[who], "visits", Environment(now())).schema
+            for who in ("owner", "user")
+        }
+    assert "name" in seen["owner"].tables["visits"].identifiers
+    assert "name" not in seen["user"].tables["visits"].listed
+    assert "identifier" not in seen["user"].dump()
+    # A later version without a file cannot bring the column back.
+    made = version(hub, people["owner"], dataset, schema.replace("role: identifier, ", ""))
+    assert ingest.prepare(hub, made.id) == "failed"
+    assert "there is no column visits.name in the file" in problem(hub, made)
 
 
 def test_a_csv_and_a_parquet_of_the_same_rows_answer_alike(hub, people, dataset):
@@ -468,10 +488,23 @@ def test_the_policy_decides_who_knows_of_a_dataset_and_what_they_see_of_it(hub, 
         ]
 
 
+def test_a_list_of_datasets_parses_no_schema(hub, people, dataset, monkeypatch):
+    ready(hub, people, dataset)
+    here, read, checked = Environment(now()), [], dataset_view.newest
+    monkeypatch.setattr(dataset_view.Schema, "parse", lambda *_, **__: pytest.fail("a schema was parsed"))
+    monkeypatch.setattr(dataset_view, "newest", lambda *asked: read.append(asked) or checked(*asked))
+    with hub.database.reading() as session:
+        counts = [
+            len(dataset_view.visible_datasets(hub, session, people[who], here)) for who in ("owner", "user", "other")
+        ]
+    assert counts == [1, 1, 0]
+    assert len(read) == 2  # nor is a version read of which somebody may not know
+
+
 def test_a_policy_that_was_changed_behind_our_back_shows_nothing_to_anybody_else(hub, people, dataset):
     ready(hub, people, dataset)
     with hub.database.writing() as session:
-        session.execute(sa.update(Policy).values(text=POLICY.replace("columns: [ward]", "columns: [ward, age]")))
+        session.execute(sa.update(PolicyVersion).values(text=POLICY.replace("columns: [ward]", "columns: [ward, age]")))
     with hub.database.reading() as session:
         assert dataset_view.visible_datasets(hub, session, people["user"], Environment(now())) == []
         assert dataset_view.visible_dataset(hub, session, people["owner"], "visits", Environment(now())).policy is None

@@ -5,7 +5,7 @@ import os
 import pyarrow as pa
 import pytest
 
-from cloister.hub.core.keys import OVERHEAD, MasterKey, seal, subkey, unseal
+from cloister.hub.core.keys import OVERHEAD, MasterKey, part_of, seal, subkey, unseal
 from cloister.hub.core.models import Dataset
 from cloister.hub.core.settings import Settings
 from cloister.hub.datasets.tables import open_table, write_table
@@ -14,7 +14,8 @@ from cloister.privacy.errors import BadName, NotHere, SealBroken, StoreFailed
 
 @pytest.fixture
 def master(tmp_path):
-    return MasterKey.create(tmp_path / "master.key")
+    MasterKey.create(tmp_path / "master.key")
+    return MasterKey.load(Settings(folder=tmp_path))
 
 
 def test_what_is_sealed_opens_again_and_does_not_show_itself(master):
@@ -165,3 +166,36 @@ def test_a_page_that_is_changed_after_the_check_is_noticed_when_it_is_read(table
     path.write_bytes(raw)
     with pytest.raises(OSError, match=r"(?i)decrypt|ciphertext"):
         opened.to_table()
+
+
+# The part of a data key outside the database
+
+
+def test_a_wrapped_key_that_a_database_keeps_opens_nothing_once_its_file_is_erased(tmp_path, master):
+    wrapped = master.new_data_key("visits")
+    dataset = Dataset(name="visits", wrapped_key=wrapped)
+    (file,) = (tmp_path / "keys").iterdir()
+    assert file.name == part_of(wrapped)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert master.data_key(dataset) == MasterKey.load(Settings(folder=tmp_path)).data_key(dataset)
+    other = MasterKey.create(tmp_path / "other.key")
+    with pytest.raises(BadName):
+        other.new_data_key("visits")
+    master.erase_part(file.name)
+    master.erase_part(file.name)
+    assert list((tmp_path / "keys").iterdir()) == []
+    with pytest.raises(NotHere, match="erased"):
+        master.data_key(dataset)
+
+
+def test_the_part_alone_and_the_master_key_alone_open_nothing(tmp_path, master):
+    wrapped = master.new_data_key("visits")
+    (tmp_path / "keys" / part_of(wrapped)).write_bytes(bytes(32))
+    with pytest.raises(SealBroken):
+        master.data_key(Dataset(name="visits", wrapped_key=wrapped))
+
+
+def test_a_key_of_an_earlier_version_still_opens(master):
+    wrapped = master.seal(b"k" * 32, "data key of visits")
+    assert part_of(wrapped) is None
+    assert master.data_key(Dataset(name="visits", wrapped_key=wrapped)) == b"k" * 32

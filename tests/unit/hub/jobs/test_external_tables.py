@@ -2,8 +2,10 @@
 
 import base64
 import functools
+import hashlib
 import io
 import json
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +37,7 @@ from cloister.privacy.errors import (
     NotNow,
     NotPrivate,
     OverBudget,
+    ReceiptRejected,
     RelationMismatch,
     StoreFailed,
 )
@@ -370,6 +373,35 @@ def test_a_ledger_that_may_be_an_older_copy_takes_none_and_names_no_place(world,
     assert look(world, "ada").sheets == ()
 
 
+def meanwhile(monkeypatch, change):
+    """Do something when a table was checked, and nothing was charged for it yet."""
+    begin = submission._begin
+
+    def begins(*asked):
+        job = begin(*asked)
+        change()
+        return job
+
+    monkeypatch.setattr(submission, "_begin", begins)
+
+
+def test_its_terms_are_those_of_the_policy_under_which_it_was_charged(world, files, monkeypatch):
+    changed = ("joins: any", "joins: any\nretention: {days: 1}")
+    meanwhile(monkeypatch, lambda: world.publish(change=[changed]))
+    done = world.job(give(world, files).id)
+    terms = json.loads(done.result["label"])["label"]
+    assert (done.policy_number, terms["policy"]) == (3, 3)
+    assert terms["keep_until"] is not None
+
+
+def test_a_table_for_an_older_version_of_the_tables_is_refused_before_its_charge(world, files, monkeypatch):
+    meanwhile(monkeypatch, world.another_version)
+    with pytest.raises(NotNow, match=r"a newer version of the tables of visits .* Nothing was spent"):
+        give(world, files)
+    assert not world.spent().amount
+    assert look(world, "ada").sheets == ()
+
+
 def test_the_limit_of_a_period_counts_it(world, files):
     world.publish(
         change=[
@@ -588,3 +620,34 @@ def test_the_way_from_the_owners_form_to_somebody_elses_disk(world, files):
     assert owner.get(f"/jobs/{place.rpartition('/')[2]}").status_code == 200
     assert ada.get(f"/jobs/{place.rpartition('/')[2]}").status_code == 404
     assert "Synthetic tables" in ada.get("/datasets/visits").text
+
+
+def test_the_hubs_receipt_of_a_score_vouches_for_no_table_and_that_of_a_table_for_no_score(tmp_path):
+    """Both are of one file; what was paid for is in the receipt, and compared also where the signature is removed."""
+    rows = {"person": [f"p{i}" for i in range(400)], "ward": ["a", "b"] * 200, "sex": ["f", "m", "m", "f"] * 100}
+    column = {"type": "text", "nullable": False}
+    columns = {"ward": {**column, "categories": ["a", "b"]}, "sex": {**column, "categories": ["f", "m"]}}
+    schema = {"unit": {"name": "person", "max_rows": 1}, "tables": {"t": {"unit": "person", "columns": columns}}}
+    with cl.open({"t": pa.table(rows)}, schema=schema, budget=rho(10), ledger=tmp_path / "own") as data:
+        made = synth.mst(data, spend=rho(5), rows=50)
+        made.to_parquet(tmp_path / "t.parquet")
+        score = synth.publishable_score(data, made, spend=rho("0.001")).to_json()
+    content = (tmp_path / "t.parquet").read_bytes()
+    side = {**json.loads(side_path(tmp_path / "t.parquet").read_text()), "score": json.loads(json.dumps(score))}
+    described = SimpleNamespace(
+        digest=hashlib.sha256(content).hexdigest(), side=side, loss=rho(5), scoring=rho("0.001")
+    )
+    with cl.Ledger.in_folder(tmp_path / "hub") as book:
+        account = book.open_account("visits", rho(20))
+        pay = functools.partial(submission._pay, book, account)
+        of_table = pay(rho(5), described, SimpleNamespace(id=1), "")
+        of_score = pay(rho("0.001"), described, SimpleNamespace(id=1), " score")
+        key = str(book.key.public)
+    genuine = {**side, "score": None, "receipt": json.loads(of_table.text()), "handed in": {}}
+    genuine.pop("signature", None)
+    parse_table(content, json.dumps(genuine).encode()).verify(key)
+    cheap = {**genuine, "loss": rho("0.001").to_json(), "receipt": json.loads(of_score.text())}
+    invented = {**side["score"], "loss": rho(5).to_json(), "receipt": json.loads(of_table.text())}
+    for forged in (cheap, {**genuine, "score": invented}, {**genuine, "table": "other"}, {**genuine, "method": "aim"}):
+        with pytest.raises(ReceiptRejected):
+            parse_table(content, json.dumps(forged).encode()).verify(key)

@@ -16,13 +16,13 @@ from cloister.hub.approvals import decision
 from cloister.hub.core.database import now
 from cloister.hub.core.models import AuditEntry, Dataset, Job, Request, Seen, Spent
 from cloister.hub.datasets import datasets
-from cloister.hub.jobs import gateway, runner
+from cloister.hub.jobs import gateway
 from cloister.hub.jobs.maintenance import remove_old_results
 from cloister.hub.jobs.runner import result_bytes
 from cloister.hub.policy import versions
 from cloister.hub.policy.conditions import Environment, Grant, Subject
 from cloister.hub.policy.decide import covered_purposes, decide
-from cloister.hub.policy.signature import import_check, label
+from cloister.hub.policy.signature import import_check
 from cloister.hub.policy.text.reader import read
 from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow, OverBudget, QueryRefused, UploadRefused
 from cloister.privacy.loss import Loss, rho
@@ -237,6 +237,21 @@ def test_a_job_runs_after_a_change_of_the_policy_that_shows_the_same(hospital_hu
     assert hospital_hub.job(job.id).policy_number == 2
 
 
+def test_the_label_states_the_terms_of_the_policy_under_which_the_charge_was_made(hospital_hub):
+    job = hospital_hub.submit("cleo", "SELECT COUNT(*) AS n FROM visits")
+
+    def publish(step):
+        if step == "opened":
+            hospital_hub.publish(change=[("joins: any", "joins: any\nretention: {days: 1}")])
+
+    assert hospital_hub.work(step=publish) == ["done"]
+    done = hospital_hub.job(job.id)
+    assert done.policy_number == 2
+    terms = json.loads(done.result["label"])["label"]
+    assert terms["policy"] == 2
+    assert terms["keep_until"] is not None
+
+
 def test_the_audit_log_quotes_no_sentence_that_names_tables_or_columns(hospital_hub):
     hospital_hub.submit("cleo", "SELECT AVG(age) AS a FROM visits")
     hospital_hub.publish(change=[("columns: [ward, age]", "columns: [ward]")])
@@ -304,6 +319,59 @@ def test_a_policy_changed_between_opening_and_charging_is_noticed(hospital_hub):
     assert hospital_hub.work(step=narrower) == ["refused"]
     assert "the policy was changed" in hospital_hub.job(job.id).problem
     assert not hospital_hub.spent().amount
+
+
+def test_a_job_is_not_charged_for_tables_of_which_a_newer_version_is_ready(hospital_hub):
+    job = hospital_hub.submit("ada")
+
+    def another(step):
+        if step == "opened":
+            hospital_hub.another_version()
+
+    assert hospital_hub.work(step=another) == ["refused"]
+    problem = hospital_hub.job(job.id).problem
+    assert "a newer version of the tables of visits became ready" in problem
+    assert "Nothing was spent. Plan it again." in problem
+    assert not hospital_hub.spent().amount
+    assert hospital_hub.rows(sa.select(Spent)) == []
+
+
+@pytest.mark.parametrize("change", ["version", "policy", "pause"])
+def test_what_stops_a_charge_stops_an_answer_that_costs_nothing_too(hospital_hub, change):
+    hospital_hub.submit("ada")
+    hospital_hub.work()
+    job = hospital_hub.submit("ada")  # on record, so it is free
+
+    def changed(step):
+        if step != "released":
+            return
+        if change == "version":
+            hospital_hub.another_version()
+        elif change == "policy":
+            hospital_hub.publish(change=[("organisations: [University]", "organisations: [Academy]")])
+        else:
+            with hospital_hub.hub.database.writing() as session:
+                datasets.pause(hospital_hub.hub, session, hospital_hub.owner, datasets.find(session, "visits"), True)
+
+    assert hospital_hub.work(step=changed) == ["refused"]
+    refused = hospital_hub.job(job.id)
+    assert not refused.result
+    assert refused.problem
+    assert hospital_hub.spent() == rho("0.01")
+
+
+def test_the_terms_of_an_answer_that_costs_nothing_are_those_of_the_policy_when_it_is_written(hospital_hub):
+    hospital_hub.submit("ada")
+    hospital_hub.work()
+    job = hospital_hub.submit("ada")
+
+    def publish(step):
+        if step == "released":
+            hospital_hub.publish(change=[("joins: any", "joins: any\nretention: {days: 1}")])
+
+    assert hospital_hub.work(step=publish) == ["done"]
+    done = hospital_hub.job(job.id)
+    assert done.policy_number == json.loads(done.result["label"])["label"]["policy"] == 2
 
 
 def test_a_paused_dataset_runs_nothing(hospital_hub):
@@ -496,6 +564,61 @@ def world(hospital_hub):
     return hospital_hub
 
 
+NO_QUERIES = ("[see schema, query, profile]", "[see schema, profile]")
+LESS_EACH = ("per_request: {rho: 0.05}", "per_request: {rho: 0.005}")
+LESS_IN_ALL = ("per_user: {rho: 0.1}", "per_user: {rho: 0.005}")
+
+
+def late(world, moment, change):
+    """Submit a job of Ada's, and publish another policy before its claim or right before its charge; the job."""
+    job, reached = world.submit("ada"), {"claim": "running", "charge": "opened"}[moment]
+    assert world.work(step=lambda word: world.publish(change=[change]) if word == reached else None) == ["refused"]
+    return world.job(job.id)
+
+
+@pytest.mark.parametrize("moment", ["claim", "charge"])
+@pytest.mark.parametrize(
+    ("change", "rule"), [(NO_QUERIES, "default"), (LESS_EACH, "per_request"), (LESS_IN_ALL, "per_user")]
+)
+def test_a_decision_at_the_claim_or_the_charge_is_written_down_and_why_shows_it(
+    hospital_hub, visits_of, moment, change, rule
+):
+    job = late(hospital_hub, moment, change)
+    (entry,) = actions(hospital_hub, "job.denied")
+    assert (entry.object, entry.person_id) == ("dataset/visits", hospital_hub.ada.id)
+    facts = {name: entry.detail[name] for name in ("job", "rule", "policy", "allowed", "cost")}
+    assert facts == {"job": job.id, "rule": rule, "policy": 2, "allowed": False, "cost": "rho 0.01"}
+    (ended,) = actions(hospital_hub, "job.refused")
+    assert (ended.detail["decision"], ended.detail["policy"]) == (entry.number, 2)
+    assert job.policy_number == 2
+    verdict, _ = gateway.recall(hospital_hub.hub, hospital_hub.ada, "visits", entry.number, hospital_hub.here)
+    assert (verdict.allowed, verdict.rule, verdict.policy_number) == (False, rule, 2)
+    assert verdict.reasons
+    why = f"/datasets/visits/why?decision={entry.number}"
+    page = visits_of(hospital_hub)("ada").get(f"/jobs/{job.id}")
+    assert page.text.count(f'href="{why}"') == 2
+    assert "version 2" in page.text
+    assert visits_of(hospital_hub)("ada").get(why).status_code == 200
+    seen = visits_of(hospital_hub)("owner").get(f"/jobs/{job.id}")
+    assert seen.status_code == 200
+    assert why not in seen.text  # the sentences are for the person who asked
+
+
+def test_a_refused_job_whose_dataset_is_not_here_any_more_links_no_page(hospital_hub, visits_of):
+    job = late(hospital_hub, "charge", ("organisations: [University]", "organisations: [Academy]"))
+    (entry,) = actions(hospital_hub, "job.denied")
+    page = visits_of(hospital_hub)("ada").get(f"/jobs/{job.id}")
+    assert page.status_code == 200
+    assert f"decision={entry.number}" not in page.text
+
+
+def test_the_audit_log_says_by_which_policy_and_role_a_job_was_charged(hospital_hub):
+    hospital_hub.submit("ada")
+    hospital_hub.work(step=lambda word: hospital_hub.publish() if word == "opened" else None)
+    (entry,) = actions(hospital_hub, "job.done")
+    assert (entry.detail["policy"], entry.detail["rule"]) == (2, "researchers")
+
+
 def test_a_decision_is_recalled_as_it_was_made(hospital_hub):
     with pytest.raises(Denied, match="per_request") as refused:
         hospital_hub.submit("ada", spend="rho 0.06")
@@ -610,19 +733,18 @@ def test_removing_a_result_leaves_those_of_jobs_that_repeat_it(hospital_hub):
     assert sizes[0] > 0
 
 
-def test_a_result_that_is_removed_while_a_job_that_repeats_it_ends_is_kept_for_that_job(hospital_hub, monkeypatch):
+def test_a_result_that_is_removed_while_a_job_that_repeats_it_ends_is_kept_for_that_job(hospital_hub):
     numbers = []
     for _ in range(2):
         numbers.append(hospital_hub.submit("ada").id)
         assert hospital_hub.work() == ["done"]
     last = hospital_hub.submit("ada").id
 
-    def sign(*arguments, **facts):  # after the job has run, and before it writes
-        gateway.forget(hospital_hub.hub, hospital_hub.ada, numbers[1])
-        return label(*arguments, **facts)
+    def forget(step):
+        if step == "released":  # after the job has run, and before it writes
+            gateway.forget(hospital_hub.hub, hospital_hub.ada, numbers[1])
 
-    monkeypatch.setattr(runner, "label", sign)
-    assert hospital_hub.work() == ["done"]
+    assert hospital_hub.work(step=forget) == ["done"]
     with hospital_hub.hub.database.reading() as session:
         assert gateway.find_job(session, hospital_hub.ada, last).result["answer"]
 

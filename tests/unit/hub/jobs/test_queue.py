@@ -226,7 +226,7 @@ def test_a_job_cannot_charge_around_its_book(hospital_hub):
     account = Account(hospital_hub.hub.ledger.account("visits").rules, book)
     with pytest.raises(AccountMismatch):
         hospital_hub.hub.ledger.reserve([(account, rho("0.01"))], "around")
-    from cloister.hub.jobs.job_ledger import ClosedBook
+    from cloister.hub.jobs.dataset_pool import ClosedBook
 
     with pytest.raises(NotNow, match="a plan charges nothing"):
         Account(account.rules, ClosedBook(hospital_hub.hub.ledger)).reserve(rho("0.01"), "plan")

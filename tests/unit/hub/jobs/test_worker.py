@@ -65,6 +65,21 @@ def test_an_unforeseen_error_is_told_without_its_words(hospital_hub):
     assert owner_detail(hospital_hub.hub, found) == "RuntimeError: ZZSECRETZZ"
 
 
+def test_a_running_job_that_costs_nothing_can_be_cancelled_until_its_result_is_written(hospital_hub):
+    hospital_hub.submit("ada")
+    hospital_hub.work()
+    again = hospital_hub.submit("ada")  # on record, so it is free
+
+    def cancel(step):
+        if step == "released":
+            gateway.cancel(hospital_hub.hub, hospital_hub.ada, again.id)
+
+    assert hospital_hub.work(step=cancel) == ["cancelled"]
+    found = hospital_hub.job(again.id)
+    assert found.state == "cancelled"
+    assert not found.result
+
+
 def test_a_worker_works_until_it_is_told_to_stop(hospital_hub):
     stop = threading.Event()
     thread = threading.Thread(target=work, args=(hospital_hub.hub, "thread", stop))
@@ -182,7 +197,7 @@ def test_a_dataset_whose_policy_does_not_hold_is_not_here_for_others(hospital_hu
     from cloister.hub.core import models
 
     with hospital_hub.hub.database.writing() as session:
-        session.execute(sa.update(models.Policy).values(text=models.Policy.text + "\n# changed"))
+        session.execute(sa.update(models.PolicyVersion).values(text=models.PolicyVersion.text + "\n# changed"))
     with pytest.raises(NotHere):
         hospital_hub.plan("ada")
 

@@ -172,6 +172,22 @@ def test_everybody_is_signed_out_and_owners_are_told(hub, tmp_path):
         assert tokens.find(session, hub.token) is not None
 
 
+def test_a_restore_that_was_killed_before_its_end_is_a_restore_all_the_same(hub, tmp_path, monkeypatch):
+    backup(hub, tmp_path / "copy")
+
+    def die(_settings):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as killed:
+        killed.setattr(Hub, "open", die)
+        with pytest.raises(KeyboardInterrupt):
+            restore(tmp_path / "copy", Settings(folder=tmp_path / "again"), tmp_path / "hub" / "master.key")
+    mark, database = ((tmp_path / "again" / name).stat().st_mtime_ns for name in ("restored.json", "hub.db"))
+    assert mark <= database
+    with Hub.open(Settings(folder=tmp_path / "again")) as again, again.database.reading() as session:
+        assert tokens.find(session, hub.token) is None
+
+
 def test_a_job_that_ran_when_the_copy_was_made_does_not_run_again(hub, tmp_path):
     with hub.database.writing() as session:
         owner = session.scalars(sa.select(models.Person.id)).one()

@@ -31,7 +31,7 @@ def role(name="analysts", who=None, may=("see schema", "query"), **more):
 
 
 def ask(page, subject=ANN, operation="query", purpose="research", environment=None, tables=(), loss=None):
-    return decide(page, 3, subject, operation, purpose, environment or at(), tables, loss)
+    return decide(page, 3, subject, operation, purpose, environment or at(), tables=tables, loss=loss)
 
 
 def test_without_a_role_nothing_is_allowed():

@@ -1,10 +1,12 @@
 """The form writes the same page."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from starlette.datastructures import FormData
 
+from cloister.hub.policy.policy import Approval
 from cloister.hub.policy.text.form import edited, limits
 from cloister.hub.policy.text.reader import read
 from cloister.hub.web.forms import Form
@@ -59,6 +61,30 @@ def test_every_release_can_be_made_to_need_an_approval():
     policy = read(PAGE)
     budget = read(edited(policy, browser_sends(as_shown(policy) | {"one_above": "nothing", "two_above": ""}))).budget
     assert [(one.above.amount, one.needs) for one in budget.approvals] == [(0, 1)]
+
+
+SEVERAL = [("0.001", 1), ("0.1", 1), ("0.02", 2), ("0.2", 2), ("0.01", 1)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "first"),
+    [
+        ({"retention": "90"}, [("0.001", 1), ("0.02", 2)]),
+        ({"one_above": "rho 0.005"}, [("0.005", 1), ("0.02", 2)]),
+        ({"one_above": "rho 0.1", "two_above": ""}, [("0.1", 1)]),
+        ({"one_above": "", "two_above": ""}, []),
+    ],
+)
+def test_thresholds_of_approvals_that_the_form_does_not_show_stay(changes, first):
+    policy = read(PAGE)
+    thresholds = tuple(Approval(rho(above), needs) for above, needs in SEVERAL)
+    policy = replace(policy, budget=replace(policy.budget, approvals=thresholds))
+    assert read(edited(policy, browser_sends(as_shown(policy)))) == policy
+    after = read(edited(policy, browser_sends(as_shown(policy) | changes))).budget.approvals
+    hidden = [SEVERAL[1], SEVERAL[3], SEVERAL[4]]
+    wanted = {(rho(above), needs) for above, needs in first + hidden}
+    assert {(approval.above, approval.needs) for approval in after} == wanted
+    assert len(after) == len(wanted)
 
 
 def test_the_lifetime_is_not_in_the_form():

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from cloister.hub.core.hub import Hub
-from cloister.hub.core.models import AuditEntry, Dataset, Person, Policy, Version
+from cloister.hub.core.models import AuditEntry, Dataset, Person, PolicyVersion, Version
 from cloister.hub.core.settings import Settings
 from cloister.hub.core.signed_state import sign_version
 from cloister.hub.policy import versions
@@ -109,7 +109,7 @@ def test_two_who_edit_at_once_do_not_overwrite_each_other(hub, world):
 def test_a_policy_that_was_changed_in_the_database_allows_nothing(hub, world, change):
     publish(hub, world)
     with hub.database.writing() as session:
-        session.execute(sa.update(Policy).values(**change))
+        session.execute(sa.update(PolicyVersion).values(**change))
     with pytest.raises(BadPolicy, match="not what was published"):
         current(hub, world)
 
@@ -118,8 +118,10 @@ def test_an_old_policy_cannot_stand_in_for_a_newer_one(hub, world):
     publish(hub, world)
     publish(hub, world, PAGE.replace("0.05", "0.04"))
     with hub.database.writing() as session:
-        old = session.scalars(sa.select(Policy).where(Policy.number == 1)).one()
-        session.execute(sa.update(Policy).where(Policy.number == 2).values(text=old.text, signature=old.signature))
+        old = session.scalars(sa.select(PolicyVersion).where(PolicyVersion.number == 1)).one()
+        session.execute(
+            sa.update(PolicyVersion).where(PolicyVersion.number == 2).values(text=old.text, signature=old.signature)
+        )
     with pytest.raises(BadPolicy):
         current(hub, world)
 

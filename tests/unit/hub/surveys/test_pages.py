@@ -11,8 +11,10 @@ from fastapi.testclient import TestClient
 from cloister.client import survey_wire
 from cloister.client.survey_wire import REPORTS
 from cloister.hub.core.models import AuditEntry, Invitation, Person, Survey
+from cloister.hub.surveys import draft as composing
 from cloister.hub.users import sessions
 from cloister.hub.web.app import create_app
+from cloister.privacy.errors import UploadRefused
 
 FACTS = {
     "title": "Sleep and work",
@@ -86,6 +88,38 @@ def log(world):
 
 
 # Composing.
+
+
+def test_the_page_of_a_long_draft_computes_each_expected_error_once_and_in_a_process_of_its_own(
+    draft, hospital_hub, monkeypatch
+):
+    here, base = draft, "/surveys/sleep-and-work"
+    levels = [{"name": f"l{at}", "epsilon": f"0.{at + 1}"} for at in range(6)]
+    facts = {"type": "scale", "low": 1, "high": 7, "levels": levels}
+    asked = [{"id": f"q{at}", "text": f"Question {at}?", **facts} for at in range(6)]
+    with hospital_hub.hub.database.writing() as session:
+        session.execute(sa.update(Survey).values(asked=asked))
+    with monkeypatch.context() as here_alone:
+        here_alone.setattr(composing, "expected", lambda *_: pytest.fail("computed in the process that serves pages"))
+        first = here.get(base).text
+    assert first.count("<strong>±") == 36
+    monkeypatch.setattr(composing, "run_bounded", lambda *_, **__: pytest.fail("computed again"))
+    assert here.get(base).text.count("<strong>±") == 36
+    with hospital_hub.hub.database.writing() as session:  # one more is computed here, since it is one
+        session.execute(sa.update(Survey).values(asked=[*asked, {"id": "new", "text": "New?", **facts}]))
+    assert here.get(base).text.count("<strong>±") == 42
+
+
+def test_a_draft_whose_expected_errors_take_too_long_can_be_edited_all_the_same(draft, monkeypatch):
+    def slow(*_):
+        raise UploadRefused("it took too long.")
+
+    here, base = draft, "/surveys/sleep-and-work"
+    here.post(f"{base}/add", **WHERE)
+    monkeypatch.setattr(composing, "expected_all", slow)
+    page = here.get(base).text
+    assert "not computed now" in page
+    assert f'action="{base}/questions/live/delete"' in page
 
 
 def test_a_survey_is_composed_by_plain_forms_one_question_at_a_time(draft, hospital_hub):

@@ -113,6 +113,16 @@ def memory(process_id):
     return next(int(line.split()[1]) for line in status if line.startswith("VmRSS")) // 1024
 
 
+def answered(clients):
+    """How many of them have the beginning of an answer, which stays unread."""
+    number = 0
+    for client in clients:
+        client.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            number += client.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200"
+    return number
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("path", ["/api/jobs/{}", "/api/jobs/{}/table"])
 def test_answers_that_one_person_does_not_read_neither_fill_the_memory_nor_stop_another(hospital_hub, process, path):
@@ -125,19 +135,17 @@ def test_answers_that_one_person_does_not_read_neither_fill_the_memory_nor_stop_
     with connections(port, UNREAD) as clients:
         for client in clients:
             client.sendall(request_of(path, ada))
-        begun = time.monotonic()
-        while time.monotonic() < begun + 5:
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
             status, _, seconds = get(port, "/api/me", ben)
             assert status == 200
             waits.append(seconds)
             time.sleep(0.1)
-        answered = 0
-        for client in clients:
-            client.setblocking(False)
-            with contextlib.suppress(BlockingIOError):
-                answered += client.recv(12) == b"HTTP/1.1 200"
+            if answered(clients) >= security.AT_ONCE:
+                end = min(end, time.monotonic() + 3)  # no further one is answered
+        begun = answered(clients)
         grown = memory(process_id) - before
-    assert answered == security.AT_ONCE
+    assert begun == security.AT_ONCE
     assert grown < 2 * 20 * security.AT_ONCE
     assert statistics.median(waits) < 2  # one may meet a busy machine
 

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import hashlib
+import itertools
 import json
 import logging
 import threading
@@ -513,6 +514,31 @@ def survey_page(hospital_hub, answered):
     """A hub with a survey, and what is asked of it."""
     answered([{"id": "well", "type": "yes_no", "text": "Well?"}], [])
     return create_app(hospital_hub.hub)
+
+
+KINDS = ["application/json", "", "text/plain", "multipart/form-data; boundary=b", "application/x-www-form-urlencoded"]
+
+
+def test_members_of_a_strangers_json_are_counted_whatever_its_header_says(survey_page, monkeypatch):
+    parsed, parse = [], json.loads
+    monkeypatch.setattr(json, "loads", lambda text, **more: parsed.append(len(text)) or parse(text, **more))
+    web = TestClient(survey_page, raise_server_exceptions=False)
+    whole = b'{"blinded":[' + b"{}," * 174_000 + b"{}]}"
+    longer = b'{"blinded":[' + b"{}," * 180_000
+    answers = {}
+    for path, kind, body in itertools.product(("/s/sleep/ballot", "/s/sleep/answers"), KINDS, (whole, longer)):
+        headers = {"content-type": kind} if kind else {}
+        answer = web.post(path, content=iter([body, b" " * 100]), headers=headers)
+        answers[path, kind, len(body)] = answer.status_code
+    assert set(answers.values()) == {413}, answers
+    assert parsed == []
+
+
+def test_a_body_that_is_longer_than_a_ballot_may_be_is_not_parsed(survey_page):
+    web = TestClient(survey_page, raise_server_exceptions=False)
+    answer = web.post("/s/sleep/ballot", content=b'{"secret":"' + b"x" * 600_000 + b'"}')
+    assert answer.status_code == 413
+    assert "512 KB" in answer.text
 
 
 def test_pages_of_a_survey_asked_from_one_address_hold_a_part_of_the_threads_only(

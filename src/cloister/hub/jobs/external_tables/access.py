@@ -71,9 +71,8 @@ class _Asked:
     environment: Environment
 
     def decide(self, purpose: str, tables: Sequence[str] = ()) -> Verdict:
-        return decide(
-            self.policy, self.number, self.subject, Synthesise.operation, purpose, self.environment, tuple(tables)
-        )
+        request = (self.subject, Synthesise.operation, purpose, self.environment)
+        return decide(self.policy, self.number, *request, tables=tuple(tables))
 
 
 def look(hub: "Hub", person: Person, name: str, purpose: str, environment: Environment) -> Shared:

@@ -22,6 +22,7 @@ from cloister.hub.core.models import Dataset, Job, Person
 from cloister.hub.core.signed_state import require_unpaused
 from cloister.hub.datasets.datasets import newest, owned
 from cloister.hub.jobs import limits, queue
+from cloister.hub.jobs.authorise import require_same_tables
 from cloister.hub.jobs.external_tables.check import Described, receive
 from cloister.hub.jobs.job_ledger import Cancelled, JobLedger, Lost
 from cloister.hub.jobs.job_types import Planned
@@ -69,12 +70,13 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
         NotHere: the user does not own such a dataset.
         BadForm: the files are not what they must be.
         OverBudget: the budget does not suffice; nothing is charged, and the table is not shared.
-        NotNow: the dataset is paused, or there is no space for it.
+        NotNow: the dataset is paused, its tables have changed meanwhile, or there is no space for it.
     """
     with hub.database.reading() as session:
         dataset = owned(session, name, person)
         policy, number = _open(hub, session, dataset)
-        schema = Schema.parse(newest(hub, session, dataset).schema, max_bytes=None)
+        version = newest(hub, session, dataset)
+        schema = Schema.parse(version.schema, max_bytes=None)
     submission = receive(hub.settings, content, side, key, schema, caller=person.id)
     page = {**submission.page, HANDED: {"key": submission.key, "vouches": VOUCHES}}
     rules = hub.ledger.open_account(name, Loss.from_json(dataset.budget)).rules
@@ -82,7 +84,15 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
     total = sum(parts[1:], start=parts[0])
     planned = Planned(total, Loss.nothing(total.measure, total.relation))
     job = _begin(hub, person, dataset, policy, number, submission, planned)
-    book = JobLedger(hub, job.id, str(job.worker), planned, lambda session, job: _open(hub, session, job.dataset)[0])
+
+    def decide(session: Session, job: Job) -> Policy:
+        nonlocal number
+        current, decided = _open(hub, session, job.dataset)
+        require_same_tables(hub, session, job.dataset, version)  # it was checked against their schema
+        number = decided  # the label states the terms under which the charge was made
+        return current
+
+    book = JobLedger(hub, job.id, str(job.worker), planned, decide)
     try:
         receipts = [_pay(book, Account(rules, book), parts[0], submission, job, "")]
         unscored = ""
@@ -109,7 +119,17 @@ def hand_in(hub: "Hub", person: Person, name: str, content: bytes, side: bytes, 
     lines = [receipt.text() for receipt in receipts]
     signed = label(hub.key, policy, text.number, text.text, plain, now(), job=job.id, loss=book.loss, receipts=lines)
     result["label"] = signed.text()
-    if not _end(hub, job, "done", book.loss, result=result, size=len(plain), receipt="\n".join(lines), problem=""):
+    if not _end(
+        hub,
+        job,
+        "done",
+        book.loss,
+        result=result,
+        size=len(plain),
+        receipt="\n".join(lines),
+        problem="",
+        policy_number=number,
+    ):
         raise NotNow("this took too long and was given up. The charge stands.")
     with hub.database.reading() as session:
         return session.get_one(Job, job.id)  # as it ended: with its loss and its time
@@ -177,7 +197,13 @@ def _pay(book: JobLedger, account: Account, loss: Loss, submission: Described, j
     charge = book.reserve([(account, loss)], request)
     charge.look()  # from here on it may be seen
     entry = charge.commit()
-    mechanism = {"mechanism": "handed in", "made": "outside this hub", "method": str(submission.side["method"])}
+    mechanism = {
+        "mechanism": "handed in",
+        "made": "outside this hub",
+        "of": "score" if suffix else "table",  # verified: the price of one must not be shown as that of the other
+        "table": str(submission.side["table"]),
+        "method": str(submission.side["method"]),
+    }
     claimed = submission.scoring if suffix else submission.loss
     if (
         claimed is not None and claimed.is_pure

@@ -13,25 +13,35 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, runtime_checkable
+
+from sqlalchemy.orm import Session
 
 from cloister.client import wire
 from cloister.data.schema import Schema
 from cloister.dataset import Dataset
+from cloister.hub.policy.anonymised import Protection
+from cloister.hub.policy.views import TableView
 from cloister.privacy.errors import BadForm, BadProbability, BadSchema, NotHere
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import rational
 from cloister.privacy.receipt import Receipt
 
+if TYPE_CHECKING:
+    pass
+
 __all__ = [
     "KINDS",
+    "OfModel",
     "Confidence",
     "Done",
     "Field",
+    "Held",
     "JobType",
     "Names",
     "Planned",
     "Progress",
+    "Protecting",
     "Rule",
     "Share",
     "Whole",
@@ -110,6 +120,7 @@ class Planned:
     cells: int = field(default=0, compare=False)  # size of the answer; not stored
     largest: int = field(default=0, compare=False)  # the most bytes of its result, if known; not stored either
     decision: int = field(default=0, compare=False)  # not stored either
+    protection: Protection | None = field(default=None, compare=False)  # of an anonymised release; not stored either
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON for the job's row and for the client."""
@@ -125,16 +136,33 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """Result that people must look at before the requester gets it: see `jobs/output_check.py`.
+
+    Attributes:
+        result: the result; None if none could be made.
+        failure: why there is none, for the checkers. It depends on the rows, so the requester must not learn it.
+        protection: the models that it satisfies, and its columns.
+    """
+
+    result: dict[str, Any] | None
+    failure: str
+    protection: Protection
+
+
+@dataclass(frozen=True, slots=True)
 class Done:
     """Result of a job.
 
     Attributes:
         result: the result for its page and the client; plain JSON, with released data only.
         receipts: the signed receipts, one for each charge.
+        held: a result that must be checked first; then `result` is empty.
     """
 
     result: dict[str, Any]
     receipts: tuple[Receipt, ...] = field(default=())
+    held: Held | None = None
 
 
 class JobType(Protocol):
@@ -160,6 +188,32 @@ class JobType(Protocol):
 
     def run(self, data: Dataset, parameters: Mapping[str, Any], progress: Progress) -> Done:
         """Run it. It must not cost more than planned: the job's ledger refuses that."""
+        ...
+
+
+@runtime_checkable
+class Protecting(Protocol):
+    """Job type whose release has no epsilon: the policy decides on its protection, and people check its output."""
+
+    def protection(self, data: Dataset, parameters: Mapping[str, Any]) -> Protection:
+        """Return the models and columns of a request, from public facts alone."""
+        ...
+
+
+@runtime_checkable
+class OfModel(Protocol):
+    """Job type about the model of an earlier job, which it finds in the hub's database."""
+
+    def resolve(
+        self, session: Session, dataset_id: int, person_id: int, parameters: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the parameters with the facts of the model; raises BadForm if the dataset has no such model."""
+        ...
+
+    def require_shown(
+        self, schema: Schema, view: Mapping[str, TableView] | None, parameters: Mapping[str, Any]
+    ) -> None:
+        """Raise BadForm, as if there was no such model, unless the view shows what the model has learned from."""
         ...
 
 

@@ -12,6 +12,7 @@ cases:
     sees: {payroll: "SELECT …"}        # the view, if the schema is given
     columns: {payroll: [name, salary]}
     needs: 1                           # with given: {loss: {rho: 0.02}}
+  - {given: {who: Mona, show: top 3}, operation: predict, expect: denied, by: predictions}
 """
 
 from collections.abc import Mapping
@@ -24,15 +25,16 @@ from cloister.hub.policy import views
 from cloister.hub.policy.conditions import Environment, Grant, Subject
 from cloister.hub.policy.decide import Verdict, decide
 from cloister.hub.policy.policy import Policy
+from cloister.hub.policy.predictions import read_show
 from cloister.hub.policy.text.reader import read, read_loss, refuse
 from cloister.hub.policy.text.yaml_page import YamlNode, parse, read_word
-from cloister.privacy.errors import BadPolicy, BadSchema, Refused
+from cloister.privacy.errors import BadInput, BadPolicy, BadSchema, Refused
 from cloister.privacy.loss import Loss
 
 __all__ = ["PolicyTestCase", "Outcome", "PolicyTestReport", "read_cases", "run", "told"]
 
 _PERSON = ("person", "organisation", "country", "roles", "granted")
-_GIVEN = ("who", *_PERSON, "purpose", "time", "network", "hub", "tables", "loss")
+_GIVEN = ("who", *_PERSON, "purpose", "time", "network", "hub", "tables", "loss", "show")
 _CASE = ("name", "given", "operation", "expect", "by", "sees", "columns", "needs")
 _DECISIONS = ("allowed", "denied")
 _MOST_TRIED = 20_000  # roles times cases
@@ -51,6 +53,7 @@ class PolicyTestCase:
     environment: Environment
     tables: tuple[str, ...]
     loss: Loss | None
+    show: str
     allowed: bool
     by: str | None
     sees: Mapping[str, str]
@@ -127,7 +130,8 @@ def told(policy_text: str, tests_text: str, schema_text: str | None) -> dict[str
 
 
 def _outcome(policy: Policy, case: PolicyTestCase, schema: Schema | None) -> Outcome:
-    verdict = decide(policy, 0, case.subject, case.operation, case.purpose, case.environment, case.tables, case.loss)
+    request = (case.subject, case.operation, case.purpose, case.environment)
+    verdict = decide(policy, 0, *request, tables=case.tables, loss=case.loss, show=case.show)
     differs = []
     if verdict.allowed != case.allowed:
         differs.append(f"expected {_word(case.allowed)}, but it is {_word(verdict.allowed)}")
@@ -217,6 +221,7 @@ def _case(
         environment,
         read_word(given, "tables", YamlNode.lines, ()),
         read_word(given, "loss", read_loss, None),
+        read_word(given, "show", _show, ""),
         expect == "allowed",
         read_word(words, "by", YamlNode.line, None),
         read_word(words, "sees", lambda part: {name: node.text().strip() for name, node in part.names().items()}, {}),
@@ -233,6 +238,15 @@ def _subject(given: Mapping[str, YamlNode]) -> Subject:
     roles = given["roles"].lines() if "roles" in given else ()
     granted = tuple(Grant(name) for name in given["granted"].lines()) if "granted" in given else ()
     return replace(subject, roles=roles, granted=granted)
+
+
+def _show(part: YamlNode) -> str:
+    text = part.text()
+    try:
+        return read_show(text) if text else ""
+    except BadInput as error:
+        part.say(str(error).removeprefix(f"{error.code}: ").rstrip("."))
+        return ""
 
 
 def _moment(part: YamlNode) -> float:

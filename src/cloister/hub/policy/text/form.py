@@ -1,15 +1,16 @@
 """Common fields of a policy as a form over its text.
 
-Parts that the form does not show (networks, times, columns, rows, joins) stay unchanged. The result is the policy's
-text, which is then read, checked and published like any other.
+Parts that the form does not show (networks, times, columns, rows, joins, further thresholds of approvals) stay
+unchanged. The result is the policy's text, which is then read, checked and published like any other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from cloister.hub.policy.cost import described, parse
 from cloister.hub.policy.policy import Policy
-from cloister.hub.policy.text.writer import plain, plain_loss
+from cloister.hub.policy.predictions import PredictionRule
+from cloister.hub.policy.text.writer import plain, plain_loss, plain_predictions
 from cloister.hub.policy.text.yaml_page import to_yaml
 from cloister.privacy.errors import BadForm, BadInput
 from cloister.privacy.loss import Loss
@@ -32,7 +33,9 @@ class SentForm(Protocol):
 def limits(policy: Policy) -> dict[str, str]:
     """Return the limits as the form shows them."""
     budget = policy.budget
-    thresholds = {approval.needs: _shown(approval.above) for approval in budget.approvals}
+    thresholds: dict[int, str] = {}
+    for approval in budget.approvals:
+        thresholds.setdefault(approval.needs, _shown(approval.above))  # the first; others stay (see `_approvals`)
     return {
         "per_user": "" if budget.per_user is None else described(budget.per_user),
         "per_request": "" if budget.per_request is None else described(budget.per_request),
@@ -51,16 +54,24 @@ def edited(policy: Policy, sent: SentForm) -> str:
     """
     page = plain(policy)
     page["purposes"] = sent.all("purposes")
-    page["budget"] = {"lifetime": page["budget"]["lifetime"], **_limits(sent)}
+    page["budget"] = {"lifetime": page["budget"]["lifetime"], **_limits(page["budget"], sent)}
     _put(page, "reviewers", _words(sent.get("reviewers", "")))
     _put(page, "residency", _words(sent.get("residency", "")))
     days = sent.get("retention", "").strip()
     _put(page, "retention", {"days": days} if days else {})
+    _put(page, "predictions", _predictions(sent))
     page["roles"] = _roles(page.pop("roles"), sent)  # last, as `write` has it
     return to_yaml(page)
 
 
-def _limits(sent: SentForm) -> dict[str, Any]:
+def _predictions(sent: SentForm) -> dict[str, str]:
+    """Return the rule for predictions, or nothing if it is the usual one; the reader of the text checks it."""
+    show, rows = sent.get("predictions_show", "").strip(), sent.get("predictions_rows", "").strip()
+    stated = {"show": show or PredictionRule().show, **({"rows_per_day": rows} if rows else {})}
+    return {} if stated == plain_predictions(PredictionRule()) else stated
+
+
+def _limits(before: Mapping[str, Any], sent: SentForm) -> dict[str, Any]:
     limits: dict[str, Any] = {}
     for name, label in (("per_user", "Each person in all"), ("per_request", "One request")):
         loss = _loss(sent, name, label)
@@ -71,15 +82,24 @@ def _limits(sent: SentForm) -> dict[str, Any]:
         if not (period and days):
             raise BadForm("'Everybody within some days' needs both a loss and a number of days.")
         limits["period"] = {"days": days, **period}
-    approvals = []
-    for needs, name in (("1", "one_above"), ("2", "two_above")):
-        text = sent.get(name, "").strip()
-        if text:
-            above = text if text == "nothing" else _loss(sent, name, "Somebody must agree above")
-            approvals.append({"above": above, "needs": needs})
+    approvals = _approvals(before.get("approvals", ()), sent)
     if approvals:
         limits["approvals"] = approvals
     return limits
+
+
+def _approvals(before: Sequence[Mapping[str, Any]], sent: SentForm) -> list[Mapping[str, Any]]:
+    """Return the thresholds of approvals: the form shows the first one of each number of people, the others stay."""
+    boxes: dict[str, Any] = {}
+    for needs, name in (("1", "one_above"), ("2", "two_above")):
+        text = sent.get(name, "").strip()
+        boxes[needs] = text if text == "nothing" else _loss(sent, name, "Somebody must agree above")
+    after: list[Mapping[str, Any]] = []
+    for line in before:
+        edited_line = {"above": boxes.pop(line["needs"]), "needs": line["needs"]} if line["needs"] in boxes else line
+        if edited_line["above"] and edited_line not in after:
+            after.append(edited_line)
+    return after + [{"above": above, "needs": needs} for needs, above in boxes.items() if above]
 
 
 def _roles(before: Mapping[str, Any], sent: SentForm) -> dict[str, Any]:

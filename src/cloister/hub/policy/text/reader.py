@@ -9,7 +9,9 @@ from itertools import islice
 from cloister.data.schema import Schema
 from cloister.hub.core.cache import Cache
 from cloister.hub.policy import cost, views
+from cloister.hub.policy.anonymised import ANONYMISE, Anonymised, named_columns, parse_share, problem_of
 from cloister.hub.policy.policy import OPERATIONS, SEE_SCHEMA, Approval, Budget, Period, Policy, allowed_join
+from cloister.hub.policy.predictions import PREDICT, PredictionRule, read_show
 from cloister.hub.policy.text.roles import read_countries, read_emails, read_purposes, read_roles
 from cloister.hub.policy.text.writer import write
 from cloister.hub.policy.text.yaml_page import YamlNode, parse, read_word
@@ -19,9 +21,22 @@ from cloister.privacy.loss import Loss, epsilon, rho
 __all__ = ["Reading", "look", "read", "read_loss", "refuse", "write"]
 
 _NAME = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
-_POLICY = ("dataset", "purposes", "budget", "reviewers", "retention", "residency", "joins", "roles")
+_POLICY = (
+    "dataset",
+    "purposes",
+    "budget",
+    "reviewers",
+    "retention",
+    "residency",
+    "joins",
+    "anonymised",
+    "predictions",
+    "roles",
+)
 _BUDGET = ("lifetime", "per_user", "per_request", "period", "approvals")
 _DAYS = 36_500
+_CHECKERS = (2, 9)
+_MOST_ROWS = 10**8
 _MOST_LISTED = 100
 _NOTHING = "nothing"
 _NO_LOSS = epsilon(1)  # placeholder for a loss that could not be read: that problem is already recorded
@@ -95,6 +110,8 @@ def _parsed(text: str) -> tuple[Policy, tuple[str, ...]]:
         read_word(words, "joins", _joins, ()),
         read_word(words, "residency", read_countries, ()),
         read_word(words, "retention", _days, None),
+        read_word(words, "anonymised", lambda part: _anonymised(part, reviewers), Anonymised()),
+        read_word(words, "predictions", _predictions, PredictionRule()),
     )
     return policy, tuple(page.problems)
 
@@ -116,6 +133,47 @@ def _joins(part: YamlNode) -> tuple[tuple[str, ...], ...] | None:
         if len(lines[-1]) < 2:
             entry.say("each line lists two or more tables, such as [visits, wards]; or write joins: any")
     return tuple(lines)
+
+
+# Anonymised releases
+
+
+def _anonymised(part: YamlNode, reviewers: tuple[str, ...]) -> Anonymised:
+    words = part.words(("at_least", "suppression_at_most", "reviewers"))
+    usual = Anonymised()
+    if part.node.kind == "map" and not words:
+        part.say('state a rule, such as {at_least: "k=5, l=3", suppression_at_most: 10%, reviewers: 2}')
+    at_least = words["at_least"].line() if "at_least" in words else usual.at_least
+    if at_least and (problem := problem_of(at_least)):
+        words["at_least"].say(problem)
+    share = usual.suppression_at_most
+    if "suppression_at_most" in words:
+        try:
+            share = parse_share(words["suppression_at_most"].text())
+        except BadInput as error:
+            words["suppression_at_most"].say(str(error).removeprefix(f"{error.code}: ").rstrip("."))
+    needs = words["reviewers"].whole(*_CHECKERS) if "reviewers" in words else usual.reviewers
+    if "reviewers" in words and needs > 1 + len(reviewers):
+        words["reviewers"].say(f"{needs} people must look at a release, and {1 + len(reviewers)} may. Name reviewers")
+    return Anonymised(at_least or usual.at_least, share, needs)
+
+
+# Predictions of models
+
+
+def _predictions(part: YamlNode) -> PredictionRule:
+    words = part.words(("show", "rows_per_day"))
+    if part.node.kind == "map" and not words:
+        part.say("state a rule, such as {show: rounded 2, rows_per_day: 1000}")
+    show = PredictionRule().show
+    if "show" in words:
+        text = words["show"].text()
+        try:
+            show = read_show(text) if text else show
+        except BadInput as error:
+            words["show"].say(str(error).removeprefix(f"{error.code}: ").rstrip("."))
+    rows = words["rows_per_day"].whole(1, _MOST_ROWS) if "rows_per_day" in words else None
+    return PredictionRule(show, rows)
 
 
 # Losses
@@ -202,6 +260,12 @@ def _schema_problems(policy: Policy, schema: Schema | None) -> list[str]:
             for name in line
             if name.lower() not in existing
         ]
+    columns = {name for table in schema.tables.values() for name in table.columns}
+    problems += [
+        f"anonymised.at_least: there is no column {name:.60} in the schema. Write it as the schema does"
+        for name in named_columns(policy.anonymised.at_least)
+        if name not in columns
+    ]
     return problems
 
 
@@ -216,6 +280,14 @@ def _notes(policy: Policy, operations: tuple[str, ...], schema: Schema | None) -
             yield f"roles.{role.name}: they may not see schema, so they will not know what they can ask about."
         if role.who.anyone and not role.by_request:
             yield f"roles.{role.name}: everybody with an account on this hub belongs to it."
+    allowed = any(ANONYMISE in role.may for role in policy.roles)
+    if allowed and policy.anonymised.reviewers > 1 + len(policy.reviewers):
+        yield (
+            f"anonymised: {policy.anonymised.reviewers} people must look at a release, and only the owner may. "
+            "Name reviewers, or nobody can make one."
+        )
+    if policy.predictions != PredictionRule() and not any(PREDICT in role.may for role in policy.roles):
+        yield f"predictions: no role may {PREDICT}, so the rule concerns nobody."
     if schema is not None and len(schema.tables) > 1 and not allowed_join(policy, tuple(schema.tables)):
         yield "joins: not all tables may be used together; list those that may."
     if not policy.residency:

@@ -2,15 +2,17 @@
 
 from typing import Any
 
+from cloister.hub.policy.anonymised import Anonymised, share_text
 from cloister.hub.policy.conditions import Who
 from cloister.hub.policy.cost import exact
 from cloister.hub.policy.policy import Budget, Policy, Role
+from cloister.hub.policy.predictions import PredictionRule
 from cloister.hub.policy.text.yaml_page import to_yaml
 from cloister.hub.policy.views import TableView
 from cloister.privacy.errors import BadPolicy
 from cloister.privacy.loss import Loss, Relation
 
-__all__ = ["plain", "plain_loss", "write"]
+__all__ = ["plain", "plain_loss", "plain_predictions", "write"]
 
 
 def write(policy: Policy) -> str:
@@ -35,8 +37,22 @@ def plain(policy: Policy) -> dict[str, Any]:
         page["joins"] = "any"
     elif policy.joins:
         page["joins"] = [list(line) for line in policy.joins]
+    if policy.anonymised != Anonymised():
+        page["anonymised"] = {
+            "at_least": policy.anonymised.at_least,
+            "suppression_at_most": share_text(policy.anonymised.suppression_at_most),
+            "reviewers": str(policy.anonymised.reviewers),
+        }
+    if policy.predictions != PredictionRule():
+        page["predictions"] = plain_predictions(policy.predictions)
     page["roles"] = {role.name: _role(role) for role in policy.roles}
     return page
+
+
+def plain_predictions(rule: PredictionRule) -> dict[str, str]:
+    """Return the rule for predictions as the text states it."""
+    rows = {} if rule.rows_per_day is None else {"rows_per_day": str(rule.rows_per_day)}
+    return {"show": rule.show, **rows}
 
 
 def plain_loss(loss: Loss) -> dict[str, str]:

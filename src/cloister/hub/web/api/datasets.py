@@ -154,7 +154,10 @@ def mock(
     rows: Annotated[int, Query(ge=1, le=100_000)] = 1000,
     seed: Annotated[int, Query(ge=0, le=2**31)] = 1,
 ) -> Response:
-    """Return mock rows, from the schema alone, as an Arrow stream: to try queries for free."""
+    """Return mock rows, from the schema alone, as an Arrow stream: to try queries for free.
+
+    There are fewer than asked for if they could have more than a million cells or 16 MB; the metadata says so.
+    """
     import pyarrow as pa
 
     schema = _with_schema(visitor, name, "mock.made").schema

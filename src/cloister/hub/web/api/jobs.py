@@ -19,7 +19,7 @@ from cloister.hub.jobs import gateway
 from cloister.hub.jobs.authorise import plan_for
 from cloister.hub.jobs.job_types import Planned
 from cloister.hub.jobs.planner import Planner, PlanRequest
-from cloister.hub.jobs.queue import ENDED
+from cloister.hub.jobs.queue import CHECKING, ENDED
 from cloister.hub.web.context import Visitor, scoped
 from cloister.hub.web.security import give_turn, take_turn
 from cloister.privacy.errors import NotHere
@@ -43,7 +43,7 @@ class JobBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     kind: str = Field(
-        "query", max_length=40, description="query, profile, train, synthesise, or another that is offered"
+        "query", max_length=40, description="query, profile, train, synthesise, anonymise, or another that is offered"
     )
     form: dict[str, Any] = Field(description="the fields of the kind, such as sql and spend")
     purpose: str = Field("", max_length=200, description="what the result is for, in the words of the policy")
@@ -85,14 +85,16 @@ class JobFacts(BaseModel):
     dataset: str
     person: str = Field(description="who asked")
     purpose: str
-    state: str = Field(description="waiting, queued, running, charged; done, refused, failed, cancelled or interrupted")
+    state: str = Field(
+        description="waiting, queued, running, charged, checking; done, refused, failed, cancelled or interrupted"
+    )
     progress: float
     stage: str
     problem: str
     created: float
     started: float | None
     finished: float | None
-    policy: int = Field(description="the version of the policy under which it was submitted")
+    policy: int = Field(description="the version of the policy that decided last")
     loss: dict[str, str] | None = Field(description="what it cost the dataset")
     plan: dict[str, Any] | None = None
     parameters: dict[str, Any] | None = None
@@ -164,7 +166,7 @@ async def show(
     wait: Annotated[float, Query(ge=0, le=_LONGEST_WAIT_S, description="how many seconds to wait for its end")] = 0.0,
 ) -> Response:
     """Return a job: one's own with its result, or one on one's own dataset without."""
-    if wait and await run_in_threadpool(_state, visitor, number) not in (*ENDED, "waiting"):
+    if wait and await run_in_threadpool(_state, visitor, number) not in (*ENDED, "waiting", CHECKING):
         give_turn(request)  # waiting takes no thread and no memory; the result is loaded under a turn
         await _waiters(request, visitor.hub).ended(number, wait)
         await take_turn(request, visitor.key)
@@ -316,7 +318,7 @@ class Waiters:
             await asyncio.sleep(_POLL_S)
 
     def _ended(self, numbers: list[int]) -> list[int]:
-        wanted = sa.select(Job.id).where(Job.id.in_(numbers), Job.state.in_((*ENDED, "waiting")))
+        wanted = sa.select(Job.id).where(Job.id.in_(numbers), Job.state.in_((*ENDED, "waiting", CHECKING)))
         with self._database.reading() as session:
             return list(session.scalars(wanted))
 

@@ -53,6 +53,15 @@ class Own(BaseModel):
     spends: list[Spend]
 
 
+class WithoutEpsilon(BaseModel):
+    """An anonymised release: it has no epsilon, and no total contains it."""
+
+    time: float
+    person: str
+    purpose: str
+    job: int
+
+
 class AccountFacts(BaseModel):
     """A dataset's account."""
 
@@ -66,6 +75,7 @@ class AccountFacts(BaseModel):
     by_purpose: list[Total]
     by_month: list[Total]
     spends: list[Spend]
+    without_epsilon: list[WithoutEpsilon] = Field(description="anonymised releases, which no total contains")
     problems: list[str] = Field(description="where the ledger and the jobs do not agree; empty if all is well")
 
 
@@ -123,6 +133,10 @@ def account(name: str, visitor: Reader) -> AccountFacts:
         by_purpose=[*map(_total, statement.by_purpose)],
         by_month=[*map(_total, statement.by_month)],
         spends=[*map(_spend, statement.lines)],
+        without_epsilon=[
+            WithoutEpsilon(time=release.time, person=release.person, purpose=release.purpose, job=release.job_id)
+            for release in statement.without_epsilon
+        ],
         problems=list(statement.problems),
     )
 

@@ -6,14 +6,17 @@ import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Path
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
+from starlette.responses import Response
 
 from cloister.hub import approvals
 from cloister.hub.approvals.decision import ACCESS_DAYS, comments, decisions
 from cloister.hub.core import models, notices
+from cloister.hub.jobs import output_check
 from cloister.hub.jobs.authorise import plan_for
 from cloister.hub.jobs.gateway import find_dataset
+from cloister.hub.web.api.tables import download
 from cloister.hub.web.context import Visitor, scoped
-from cloister.hub.web.pages.requests import to_decide
+from cloister.hub.web.pages.requests import output_of, to_decide
 
 __all__ = ["router"]
 
@@ -40,6 +43,7 @@ class DecisionBody(BaseModel):
     agreed: bool
     reason: str = Field(default="", max_length=4000, description="needed if it is denied")
     days: int = Field(default=ACCESS_DAYS, ge=1, le=3650, description="how long a granted access lasts")
+    digest: str = Field(default="", max_length=64, description="of the output that you looked at, for an output")
 
 
 class SentenceBody(BaseModel):
@@ -57,6 +61,14 @@ class DecisionFacts(BaseModel):
     time: float
 
 
+class OutputFacts(BaseModel):
+    """Output that waits, for those who decide on it."""
+
+    digest: str = Field(description="of the sealed bytes; a decision names it")
+    failure: str = Field(description="why no table could be made; empty if one was")
+    result: dict[str, Any] | None = Field(description="as it would be released, without the file")
+
+
 class CommentFacts(BaseModel):
     """A comment."""
 
@@ -69,7 +81,7 @@ class RequestFacts(BaseModel):
     """A request."""
 
     id: int
-    kind: Literal["access", "release"]
+    kind: Literal["access", "release", "output"]
     dataset: str
     person: str
     role: str
@@ -139,11 +151,29 @@ def decide(number: Number, word: DecisionBody, visitor: Sharer) -> RequestFacts:
     with visitor.hub.database.writing() as session:
         request = approvals.find(visitor.hub, session, visitor.who, number)
         reason = word.reason.replace("\0", "")
+        if request.kind == "output":
+            decided = output_check.decide(visitor.hub, session, visitor.who, request, word.agreed, reason, word.digest)
+            return _whole(visitor, session, decided)
         return _whole(
             visitor,
             session,
             approvals.decide(visitor.hub, session, visitor.who, request, word.agreed, reason, word.days),
         )
+
+
+@router.get("/api/requests/{number}/output")
+def output(number: Number, visitor: Sharer) -> OutputFacts:
+    """Return what an anonymised release would be: first rows, the verifier's values, its risks."""
+    seen = output_of(visitor, number, "output.seen")
+    result = None if seen.result is None else {name: part for name, part in seen.result.items() if name != "file"}
+    return OutputFacts(digest=seen.digest, failure=seen.failure, result=result)
+
+
+@router.get("/api/requests/{number}/output/file", response_class=Response)
+def output_file(number: Number, visitor: Sharer) -> Response:
+    """Return the whole file that would be released, as Parquet."""
+    content = output_of(visitor, number, "output.downloaded", file=True).content
+    return download(content, f"output-of-request-{number}.parquet", "application/vnd.apache.parquet")
 
 
 @router.post("/api/requests/{number}/comments", status_code=201)
@@ -187,7 +217,7 @@ def told(visitor: Reader) -> list[NoticeFacts]:
 def _shown(visitor: Visitor, session: Session, request: models.Request) -> RequestFacts:
     return RequestFacts(
         id=request.id,
-        kind="access" if request.kind == "access" else "release",
+        kind=_kind(request),
         dataset=request.dataset.name,
         person=request.person.name,
         role=request.role,
@@ -200,6 +230,12 @@ def _shown(visitor: Visitor, session: Session, request: models.Request) -> Reque
         created=request.created,
         ends=request.ends,
     )
+
+
+def _kind(request: models.Request) -> Literal["access", "release", "output"]:
+    if request.kind == "output":
+        return "output"
+    return "access" if request.kind == "access" else "release"
 
 
 def _whole(visitor: Visitor, session: Session, request: models.Request) -> RequestFacts:

@@ -1,4 +1,4 @@
-"""API of synthetic tables: the generated rows, for the user who requested them."""
+"""API of synthetic and anonymised tables: their rows, for the user who requested them."""
 
 import base64
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ MayRead = Annotated[Visitor, Depends(scoped("read"))]
 
 @router.get("/api/jobs/{number}/table", response_class=Response)
 def table(number: int, visitor: MayRead) -> Response:
-    """Return the synthetic table as Parquet. Its metadata file is `result.side` of the job."""
+    """Return the synthetic or anonymised table as Parquet. Its metadata file is `result.side` of the job."""
     job, result = made(visitor, number)
     content = base64.b64decode(result["file"])
     return download(content, f"{table_name(job)}.parquet", "application/vnd.apache.parquet")
@@ -37,7 +37,7 @@ def made(visitor: Visitor, number: int) -> tuple[Job, dict[str, Any]]:
 
 def table_name(job: Job) -> str:
     """Return the file name of a table: letters and digits that every system accepts."""
-    words = f"{job.dataset.name}-synthetic-{job.id}"
+    words = f"{job.dataset.name}-{'anonymised' if job.kind == 'anonymise' else 'synthetic'}-{job.id}"
     return "".join(sign if sign.isascii() and (sign.isalnum() or sign in "-_") else "-" for sign in words)
 
 

@@ -10,6 +10,7 @@ from cloister.hub.core import models
 from cloister.hub.datasets import datasets, ingest
 from cloister.hub.datasets.dataset_view import require_schema, visible_dataset, visible_datasets
 from cloister.hub.datasets.mock import mock_table
+from cloister.hub.jobs import output_check
 from cloister.hub.jobs.job_types import KINDS
 from cloister.hub.jobs.trust_model import trust_model_of
 from cloister.hub.policy.purposes import offered
@@ -89,6 +90,7 @@ def show(request: Request, name: str, visitor: Here) -> Response:
     with visitor.hub.database.reading() as session:
         sight = visible_dataset(visitor.hub, session, visitor.who, name, visitor.environment)
         versions = datasets.versions(session, sight.dataset) if sight.mine else []
+        releases = output_check.earlier_releases(visitor.hub, session, sight.dataset) if sight.mine else []
         open_request = sa.select(models.Request).where(
             models.Request.kind == "access",
             models.Request.state == "open",
@@ -109,6 +111,7 @@ def show(request: Request, name: str, visitor: Here) -> Response:
         dataset=sight.dataset,
         schema=sight.schema,
         versions=versions,
+        releases=releases,
         kinds=[kind for kind in KINDS.values() if sight.purposes(kind.operation)],
         refused=[kind for kind in KINDS.values() if not sight.purposes(kind.operation)],
         waiting=waiting,

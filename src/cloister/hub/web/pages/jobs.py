@@ -1,10 +1,11 @@
 """Job pages: the list, one with its progress or its result, its charts, its receipt."""
 
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Depends, Request
-from sqlalchemy.orm import defer
+from sqlalchemy.orm import Session, defer
 from starlette.responses import Response
 
 from cloister.client import wire
@@ -12,10 +13,10 @@ from cloister.hub.approvals.visibility import find_job
 from cloister.hub.core.models import Job
 from cloister.hub.core.models import Request as Asked
 from cloister.hub.jobs import gateway
-from cloister.hub.jobs.authorise import plan_for
+from cloister.hub.jobs.authorise import DECISION, plan_for
 from cloister.hub.jobs.external_tables.submission import HANDED
 from cloister.hub.jobs.job_types import KINDS, Planned
-from cloister.hub.jobs.queue import ENDED
+from cloister.hub.jobs.queue import CHECKING, ENDED
 from cloister.hub.jobs.runner import owner_detail
 from cloister.hub.web import charts
 from cloister.hub.web.api.jobs import model, model_name
@@ -36,8 +37,9 @@ _STAGES = {
     "queued": "waiting for a worker",
     "running": "at work",
     "charged": "charged, and looking",
+    CHECKING: "others look at it before you get it",
 }
-_LEFT = {"train": "Model", "synthesise": "Synthetic table"}
+_LEFT = {"train": "Model", "synthesise": "Synthetic table", "anonymise": "Anonymised table"}
 _STOPPED = {
     "refused": ("Refused", "The policy or the budget did not allow this. Nothing was charged."),
     "failed": ("This did not work", "The work stopped."),
@@ -65,7 +67,9 @@ def shown(request: Request, number: int, visitor: SignedIn) -> Response:
     """Show one job."""
     with visitor.hub.database.reading() as session:
         job = find_job(session, visitor.who, number)
-        request_id = session.scalar(sa.select(Asked.id).where(Asked.job_id == job.id).limit(1))
+        request_id = session.scalar(
+            sa.select(Asked.id).where(Asked.job_id == job.id).order_by(Asked.id.desc()).limit(1)
+        )
     return draw(request, job, at=f"/jobs/{job.id}", asked=request_id, detail=_owner_detail(visitor, job))
 
 
@@ -99,6 +103,7 @@ def draw(
     visitor: Visitor = request.state.visitor
     with visitor.hub.database.reading() as session:
         plan = plan_for(visitor.hub, session, visitor.who, job, visitor.environment)
+        why = _why(visitor, session, job)
     kind = KINDS.get(job.kind)
     title, stopped = _STOPPED.get(job.state, ("", ""))
     result = job.result if job.state == "done" else None
@@ -117,16 +122,17 @@ def draw(
         sql=job.parameters.get("sql", ""),
         moving=job.state not in ENDED,
         stage=job.stage or _STAGES.get(job.state, ""),
-        may_cancel=mine and job.state in ("waiting", "queued", "running") and not job.cancel,
+        may_cancel=mine and job.state in ("waiting", "queued", "running", CHECKING) and not job.cancel,
         request_id=asked,
         planned=Planned.from_json(plan) if plan else None,
         stopped_title=title,
         stopped=stopped,
+        why=why,
         mine=mine or submitted,
         owner_detail=detail,
         pictures=charts.pictures(result) if result is not None else [],
         places=_places(result),
-        file=table_name(job) if job.kind == "synthesise" else model_name(job),
+        file=table_name(job) if job.kind in ("synthesise", "anonymise") else model_name(job),
         again=f"/work/{job.kind}/{job.dataset.name}?job={job.id}" if mine and not submitted else "",
     )
 
@@ -206,6 +212,15 @@ def _result(visitor: Visitor, number: int) -> tuple[Job, dict[str, Any]]:
     if job.state != "done" or job.result is None:
         raise NotHere("there is no result here.")
     return job, job.result
+
+
+def _why(visitor: Visitor, session: Session, job: Job) -> str:
+    """Return the page of the decision that stopped a job, for its requester; empty if none did, or they see none."""
+    decision, name = (job.plan or {}).get(DECISION), quote(job.dataset.name)
+    if not decision or job.person_id != visitor.who.id or job.dataset.deleted is not None:
+        return ""
+    known = gateway.may_know(visitor.hub, session, visitor.who, job.dataset, visitor.environment)
+    return f"/datasets/{name}/why?decision={decision}" if known else ""
 
 
 def _places(result: dict[str, Any] | None) -> list[int | None]:

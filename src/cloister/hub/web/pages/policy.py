@@ -8,8 +8,7 @@ from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from cloister.hub.core.hub import Hub
-from cloister.hub.core.models import ROLES, Dataset, Person
-from cloister.hub.core.models import Policy as Kept
+from cloister.hub.core.models import ROLES, Dataset, Person, PolicyVersion
 from cloister.hub.datasets.bounded import run_bounded
 from cloister.hub.datasets.dataset_view import visible_dataset
 from cloister.hub.datasets.datasets import owned
@@ -231,7 +230,7 @@ def _operations() -> tuple[str, ...]:
     return tuple(kind.operation for kind in KINDS.values())
 
 
-def _version(visitor: Visitor, session: Session, dataset: Dataset, number: int) -> Kept:
+def _version(visitor: Visitor, session: Session, dataset: Dataset, number: int) -> PolicyVersion:
     return published.version(visitor.hub, session, dataset, number)[1]
 
 

@@ -13,15 +13,18 @@ from cloister.hub.approvals.requests import askable_purposes, current_policy
 from cloister.hub.core import models
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Dataset, Person
+from cloister.hub.jobs import output_check
 from cloister.hub.jobs.authorise import plan_for
 from cloister.hub.jobs.gateway import find_dataset
 from cloister.hub.jobs.job_types import KINDS, Planned
 from cloister.hub.policy.purposes import PURPOSES
+from cloister.hub.web.api.tables import download
 from cloister.hub.web.context import Visitor, form, go, page, signed_in
 from cloister.hub.web.forms import Form
+from cloister.hub.web.spreadsheets import csv_of_parquet
 from cloister.privacy.errors import CloisterError, NotHere
 
-__all__ = ["router", "to_decide"]
+__all__ = ["output_of", "router", "to_decide"]
 
 router = APIRouter()
 SignedIn = Annotated[Visitor, Depends(signed_in)]
@@ -110,8 +113,15 @@ def shown(request: Request, number: int, visitor: SignedIn) -> Response:
         decision_rows, below = decisions(session, entry), comments(session, entry)
         deciding = approvals.may_decide(visitor.hub, session, visitor.who, entry)
         job = entry.job
+        output = (
+            output_check.look(visitor.hub, session, visitor.who, entry) if entry.kind == "output" and deciding else None
+        )
+        order = output_check.risk_order(visitor.hub, session, visitor.who, entry)
         plan = plan_for(visitor.hub, session, visitor.who, job, visitor.environment) if job is not None else None
+    added = order.compute(visitor.hub) if order is not None and output is not None else ()  # it may take seconds
     kind = KINDS.get(job.kind) if job is not None else None
+    if output is not None:
+        visitor.hub.audit.record(visitor.who.id, "output.seen", f"request/{number}", digest=output.digest)
     return page(
         request,
         "request.html",
@@ -126,7 +136,44 @@ def shown(request: Request, number: int, visitor: SignedIn) -> Response:
         decided=any(decision.person_id == visitor.who.id for decision in decision_rows),
         mine=entry.person_id == visitor.who.id,
         days=ACCESS_DAYS,
+        output=output,
+        added=added,
     )
+
+
+@router.get("/requests/{number}/output.parquet")
+def output_file(number: int, visitor: SignedIn) -> Response:
+    """Return the whole file that would be released, for those who decide on it."""
+    content = output_of(visitor, number, "output.downloaded", file=True).content
+    return download(content, f"output-of-request-{number}.parquet", "application/vnd.apache.parquet")
+
+
+@router.get("/requests/{number}/output.csv")
+def output_csv(number: int, visitor: SignedIn) -> Response:
+    """Return the same file for a spreadsheet."""
+    content = output_of(visitor, number, "output.downloaded", file=True).content
+    text = csv_of_parquet(visitor.hub.settings, content, visitor.who.id)
+    return download(text, f"output-of-request-{number}.csv", "text/csv; charset=utf-8")
+
+
+def output_of(visitor: Visitor, number: int, action: str, *, file: bool = False) -> output_check.CheckedOutput:
+    """Return the output of a request for one who decides on it, and record that they looked.
+
+    Args:
+        visitor: the visitor.
+        number: the request.
+        action: the word for the audit log.
+        file: True if the file itself is wanted.
+
+    Raises:
+        NotHere: there is none, or the visitor does not decide on it.
+    """
+    with visitor.hub.database.reading() as session:
+        seen = output_check.look(visitor.hub, session, visitor.who, _find(visitor, session, number))
+    if seen is None or (file and not seen.content):
+        raise NotHere("there is no such output any more.")
+    visitor.hub.audit.record(visitor.who.id, action, f"request/{number}", digest=seen.digest)
+    return seen
 
 
 @router.post("/requests/{number}/decide")
@@ -134,9 +181,13 @@ def decide(request: Request, number: int, visitor: SignedIn, sent: Sent) -> Resp
     """Agree or deny."""
     agreed = sent.text("word", "Your decision") == "agree"
     days = sent.number("days", "Days", 1, 3650) if sent.maybe("days") else ACCESS_DAYS
+    reason, digest = sent.maybe("reason", 4000), sent.maybe("digest", 64)
     with visitor.hub.database.writing() as session:
         entry = _find(visitor, session, number)
-        updated = approvals.decide(visitor.hub, session, visitor.who, entry, agreed, sent.maybe("reason", 4000), days)
+        if entry.kind == "output":
+            updated = output_check.decide(visitor.hub, session, visitor.who, entry, agreed, reason, digest)
+        else:
+            updated = approvals.decide(visitor.hub, session, visitor.who, entry, agreed, reason, days)
     message = {"granted": "Granted.", "denied": "Denied."}.get(
         updated.state, "Your agreement counts. It needs another one."
     )

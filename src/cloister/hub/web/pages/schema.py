@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
-from cloister.data.schema import TYPES
+from cloister.data.schema import ROLES, TYPES
 from cloister.hub.datasets import datasets, schema_draft
 from cloister.hub.datasets.dataset_view import require_schema, visible_dataset
 from cloister.hub.datasets.schema_form import SchemaForm
@@ -40,7 +40,7 @@ def show(request: Request, name: str, visitor: Here) -> Response:
     public_text = "" if sight.schema is None else sight.schema.dump()
     return page(
         request, "schema.html", dataset=sight.dataset, owns=False, schema=sight.schema, text=public_text, editor=None,
-        problem=None, drafted=False, types=TYPES,
+        problem=None, drafted=False, types=TYPES, roles=ROLES,
     )  # fmt: skip
 
 
@@ -85,5 +85,5 @@ def _edit(
         editor = None
     return page(
         request, "schema.html", 200 if problem is None else status_of(problem), dataset=dataset, owns=True, schema=None,
-        text=text, editor=editor, problem=problem, drafted=drafted, types=TYPES,
+        text=text, editor=editor, problem=problem, drafted=drafted, types=TYPES, roles=ROLES,
     )  # fmt: skip

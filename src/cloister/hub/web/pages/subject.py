@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from cloister.hub.accounting.subject_card import NOT_PROMISED, cards
 from cloister.hub.core.hub import Hub
-from cloister.hub.core.models import Dataset
+from cloister.hub.core.models import Dataset, Output
 from cloister.hub.jobs.gateway import may_know
 from cloister.hub.policy.versions import schema_of
 from cloister.hub.web.context import Visitor, page, visitor
@@ -53,6 +53,8 @@ def card(request: Request, name: str, visitor: Annotated[Visitor, Depends(visito
         if dataset is None or not visible:
             raise NotHere("there is no such dataset.")
         schema = schema_of(visitor.hub, session, dataset)
+        released = sa.select(sa.func.count()).where(Output.dataset_id == dataset.id, Output.released.is_not(None))
+        unpriced = session.scalar(released) or 0
     try:
         balance = visitor.hub.ledger.balance(dataset.name)
     except AccountMismatch:
@@ -66,6 +68,7 @@ def card(request: Request, name: str, visitor: Annotated[Visitor, Depends(visito
         now=now,
         ever=ever,
         budget=balance.rules.budget,
+        unpriced=unpriced,
         not_promised=NOT_PROMISED,
         link=card_link(visitor.hub, dataset.name)
         if visitor.person is not None and visitor.who.id == dataset.owner_id

@@ -1,6 +1,7 @@
 """Survey pages for owners: the list, a new one, its facts, its states."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from typing import Annotated, Any
@@ -9,16 +10,17 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from cloister.hub.core.database import now
+from cloister.hub.core.hub import Hub
 from cloister.hub.core.models import Survey
 from cloister.hub.surveys import ballots, survey
 from cloister.hub.surveys import draft as composing
-from cloister.hub.surveys.question import TYPES
+from cloister.hub.surveys.question import TYPES, SurveyQuestion
 from cloister.hub.surveys.survey import asked_of
 from cloister.hub.web.context import Visitor, form, go, page, signed_in, with_role
 from cloister.hub.web.forms import Form
 from cloister.hub.web.problems import status_of
 from cloister.hub.web.spreadsheets import csv_of
-from cloister.privacy.errors import BadForm, CloisterError, NotNow
+from cloister.privacy.errors import BadForm, CloisterError, NotNow, TooMany, UploadRefused
 from cloister.privacy.number import show as show_number
 
 __all__ = ["CONSENT", "LANGUAGES", "facts_of", "router", "values_of"]
@@ -191,7 +193,6 @@ def _draw(
             if survey_row.invited and survey_row.state != "draft"
             else (0, 0)
         )
-    questions = asked_of(survey_row)
     return page(
         request,
         "survey.html",
@@ -201,9 +202,7 @@ def _draw(
         languages=LANGUAGES,
         language=dict(LANGUAGES)[survey_row.language],
         types=TYPES,
-        asked=[
-            (question, composing.expected(question, survey_row.target, survey_row.lasting)) for question in questions
-        ],
+        asked=_with_errors(visitor.hub, survey_row),
         problem=problem,
         people=people,
         refused=sum(refused.values()),
@@ -212,3 +211,13 @@ def _draw(
         over=survey_row.state == "open" and survey_row.ends is not None and survey_row.ends <= now(),
         link=f"{visitor.hub.settings.address.rstrip('/')}/s/{survey_row.name}",
     )
+
+
+def _with_errors(hub: Hub, survey_row: Survey) -> list[tuple[SurveyQuestion, list[dict[str, Any]]]]:
+    """Return the questions; those of a draft with their expected errors, unless these cannot be computed now."""
+    questions = asked_of(survey_row)
+    errors: list[list[dict[str, Any]]] = [[] for _ in questions]
+    if survey_row.state == "draft":
+        with suppress(TooMany, UploadRefused):  # the draft can be edited all the same
+            errors = composing.expected_all(hub, survey_row, questions)
+    return list(zip(questions, errors, strict=True))

@@ -117,7 +117,9 @@ async def work(
 @router.get("/datasets/{name}/query")
 @router.get("/datasets/{name}/profile")
 @router.get("/datasets/{name}/train")
+@router.get("/datasets/{name}/predict")
 @router.get("/datasets/{name}/synthesise")
+@router.get("/datasets/{name}/anonymise")
 def shorter(request: Request, name: str, visitor: Annotated[Visitor, Depends(signed_in)]) -> Response:
     """Redirect to the same pages from the dataset's address."""
     with visitor.hub.database.reading() as session:

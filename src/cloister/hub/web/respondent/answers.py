@@ -13,9 +13,9 @@ from starlette.responses import JSONResponse, Response
 from cloister.hub.core.cache import Cache
 from cloister.hub.surveys import ballots, survey
 from cloister.hub.surveys.intake import MOST_BYTES, BadSubmission, Intake
-from cloister.hub.web.security import client_address, take_turn
+from cloister.hub.web.security import client_address, refuse_many_members, take_turn
 from cloister.local.survey.envelope import pack, unpack
-from cloister.privacy.errors import BadForm, NotNow
+from cloister.privacy.errors import BadForm, NotNow, UploadRefused
 
 __all__ = ["router"]
 
@@ -27,6 +27,7 @@ async def slowed(request: Request) -> Intake:
     address = client_address(request, request.app.state.hub.settings)
     request.app.state.answers.check(address)
     request.state.body = await _body(request)  # before the turn: a slow sender holds none
+    refuse_many_members(request.scope, request.state.body)  # it is parsed as JSON whatever its header says
     await take_turn(request, f"address/{address}")
     intake: Intake = request.app.state.intake
     return intake
@@ -75,6 +76,8 @@ async def _body(request: Request) -> bytes:
 
 
 def _json(raw: bytes) -> dict[str, Any]:
+    if len(raw) > MOST_BYTES:
+        raise UploadRefused(f"the body is longer than {MOST_BYTES // 1024} KB.")
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError):

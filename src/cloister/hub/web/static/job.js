@@ -16,7 +16,8 @@ async function follow() {
     try {
       const job = await call(`/api/jobs/${box.dataset.job}?wait=2`);
       wait = 1;
-      if (job.state !== before && (FINISHED.includes(job.state) || before === "waiting")) return window.location.reload();
+      const moved = FINISHED.includes(job.state) || [before, job.state].includes("checking") || before === "waiting";
+      if (job.state !== before && moved) return window.location.reload();
       if (job.state !== state.textContent.trim()) state.textContent = job.state;
       if (job.progress > 0) bar.value = job.progress;
       const words = job.stage || (job.state === "queued" ? "waiting for a worker" : job.state);
@@ -28,7 +29,7 @@ async function follow() {
       }
       wait = Math.min(wait * 2, 30);
     }
-    await sleep(wait * 700);
+    await sleep(before === "checking" ? 15000 : wait * 700); // people take longer than workers
   }
 }
 

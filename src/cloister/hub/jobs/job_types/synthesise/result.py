@@ -130,11 +130,13 @@ def _ways(errors: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _pictures(table: "SyntheticTable") -> list[dict[str, Any]]:
     """Estimate the number of real rows of each value from the released model."""
     noise = {
-        marginal.places: float(np.max(marginal.sigma)) for marginal in table.made.measured if len(marginal.places) == 1
+        marginal.positions: float(np.max(marginal.sigma))
+        for marginal in table.made.measured
+        if len(marginal.positions) == 1
     }
     pictures = []
     for axis in table.domain.modelled:
-        index = table.domain.places[axis.name]
+        index = table.domain.positions[axis.name]
         counts = table.made.model.marginal((index,)).ravel()
         sigma = noise.get((index,))
         pictures.append(_picture(axis, counts, sigma))
