@@ -22,6 +22,18 @@ def plan(sql: str, spend: Loss | None, within: str | None, confidence: str, ledg
 
     check_price(spend, within)
     with tempfile.TemporaryDirectory() as passing:  # a plan must not open a permanent account
-        folder = ledger if (ledger / "ledger.db").exists() else Path(passing)
+        folder = ledger if _has_account(ledger, **data) else Path(passing)
         with open_dataset(ledger=folder, **data) as dataset:
             click.echo(str(plan_of(dataset, sql, spend, within, confidence)))
+
+
+def _has_account(folder: Path, schema: str, name: str | None, **_: Any) -> bool:
+    """Return True if the ledger in a folder has the account that the dataset would use."""
+    from cloister.data.schema import Schema
+    from cloister.privacy.ledger import Ledger
+
+    if not (folder / "ledger.db").exists():
+        return False
+    account = name or next(iter(Schema.load(schema).tables))
+    with Ledger.in_folder(folder) as ledger:
+        return bool(ledger.balances(account))

@@ -157,10 +157,14 @@ def query(
 
 
 def _save_receipt(answer: "Answer", file: Path) -> None:
-    if answer.receipt is None:
+    # Groups that are not public were found first, at their own charge.
+    receipts = [*answer.search, *([] if answer.receipt is None else [answer.receipt])]
+    if not receipts:
         click.echo("There is no new receipt: the answer cost nothing.", err=True)
-    else:
-        file.write_text(answer.receipt.text() + "\n", encoding="ascii")
+        return
+    file.write_text("".join(f"{receipt.text()}\n" for receipt in receipts), encoding="ascii")
+    if answer.receipt is None:
+        click.echo("The receipt is of the search for groups, which was paid; the answer cost nothing.", err=True)
 
 
 def _form(form: str | None, output: Path | None) -> str:

@@ -42,8 +42,13 @@ def verify(file: Path, key: str) -> None:
     parsed = _receipts(text)
     for each in parsed:
         each.verify(PublicKey.load(key))
-    genuine = "The receipt is genuine." if len(parsed) == 1 else f"All {len(parsed)} receipts are genuine."
-    click.echo("\n\n".join([*map(str, parsed), genuine]))
+    click.echo("\n\n".join([*map(str, parsed), _verdict(len(parsed))]))
+
+
+def _verdict(number: int) -> str:
+    """Return what was checked: each receipt by itself, so that one which was taken out of the file is not missed."""
+    genuine = "The receipt is genuine." if number == 1 else f"All {number} receipts are genuine."
+    return f"{genuine}\nIf the file held others before, that cannot be seen here: the ledger lists every charge."
 
 
 def _receipts(text: bytes) -> list[Receipt]:

@@ -15,7 +15,10 @@ def schema() -> None:
 @schema.command("draft")
 @click.argument("file")
 def draft_command(file: str) -> None:
-    """Print a schema with blanks for FILE (CSV, Parquet, DuckDB, or a postgresql:// address). Reads no value."""
+    """Print a schema with blanks for FILE (CSV, Parquet, DuckDB, or a postgresql:// address). Reads no value.
+
+    Roles and regulation tags of columns are proposed from their names.
+    """
     from cloister.data.draft import draft
 
     click.echo(draft(file), nl=False)
@@ -47,6 +50,8 @@ def check_command(file: str, against: str | None) -> None:
     checked.check()
     columns = sum(len(table.columns) for table in checked.tables.values())
     click.echo(f"{file}: {len(checked.tables)} tables, {columns} columns, protects {checked.unit}. No problem found.")
+    if identifiers := [f"{table.name}.{name}" for table in checked.tables.values() for name in table.identifiers]:
+        click.echo(f"Identifiers, which no query, model or synthetic table uses: {', '.join(identifiers)}.")
     if against is not None:
         from cloister.data.schema_fit import fit_of, fit_text
 

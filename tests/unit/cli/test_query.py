@@ -174,6 +174,27 @@ def test_a_receipt_is_saved_and_verifies(folder):
     assert "genuine" not in bad.stdout
 
 
+def test_the_receipt_of_a_search_for_groups_is_saved_too(folder):
+    listed = f"categories: [{', '.join(WARDS)}], "
+    (folder / "open.yaml").write_text(SCHEMA.replace(listed, ""))
+    sql = "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"
+    options = ("--schema", "open.yaml", "--spend", "rho 0.2, delta 1e-8", "--receipt", "r.json")
+    done = run("query", "visits.csv", sql, *options, "--name", "other", "--budget", "rho 1, delta 1e-6")
+    assert done.exit_code == 0, done.stderr
+    assert len((folder / "r.json").read_text().splitlines()) == 2
+    # Found groups are not kept on the disk, so they are searched and paid for again; the answer is not.
+    again = run(
+        "query", "visits.csv", sql, *options[:-1], "r2.json", "--name", "other", "--budget", "rho 1, delta 1e-6"
+    )
+    assert again.exit_code == 0, again.stderr
+    assert "search for groups, which was paid" in again.stderr
+    (first, _), (second,) = ((folder / name).read_text().splitlines() for name in ("r.json", "r2.json"))
+    assert first != second
+    with Ledger.in_folder("books") as book:
+        done = run("receipt", "verify", "r2.json", "--key", str(book.key.public))
+    assert "If the file held others before, that cannot be seen here" in done.stdout
+
+
 def test_accuracy_first_pays_the_cheapest_loss_up_to_what_may_be_spent(folder):
     done = run("query", "visits.csv", COUNT, "--within", "20", "--format", "json")
     (row,) = json.loads(done.stdout)["answer"]
@@ -252,6 +273,13 @@ def test_a_plan_knows_what_was_asked_before(folder):
     done = run("plan", "visits.csv", COUNT, "--spend", "rho 0.1")
     assert "from the record, at no cost" in done.stdout
     assert spent() == rho("0.1")
+
+
+def test_a_plan_opens_no_account_in_a_ledger_that_is_there(folder):
+    run("query", "visits.csv", COUNT, "--spend", "rho 0.1")
+    assert run("plan", "visits.csv", COUNT, "--spend", "rho 0.1", "--name", "misspelt").exit_code == 0
+    with Ledger.in_folder("books") as book:
+        assert [account.rules.key for account in book.accounts()] == ["visits"]
 
 
 def test_a_plan_is_refused_like_a_question(folder):
