@@ -1,0 +1,1 @@
+"""Parts of benchmarks/deep.py: the networks, their steps, and the images."""
