@@ -13,7 +13,7 @@ BENCHMARKS = $(filter-out benchmarks/report.py benchmarks/charts.py,$(sort $(wil
 # Without cached bytecode every import costs two to four times as much.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo tour test long soak check bench docs help
+.PHONY: demo tour test slow long soak check bench docs help
 .DEFAULT_GOAL := help
 
 help: ## This list
@@ -25,8 +25,11 @@ demo: $(VENV)/installed-hub ## A hub in the browser: a hospital, a clinic, two r
 tour: $(VENV)/installed ## A tour in the terminal: three answers, two refusals, the ledger, a receipt
 	$(BIN)/cloister demo
 
-test: $(VENV)/installed-dev ## Every test, doctest and code block of the docs; long tests with their first setting
+test: $(VENV)/installed-dev ## Every quick test, doctest and code block of the docs
 	$(BIN)/pytest $(PARALLEL)
+
+slow: $(VENV)/installed-dev ## Tests that serve hubs, kill processes, walk through a browser or draw large samples
+	$(BIN)/pytest $(PARALLEL) -m slow tests
 
 long: $(VENV)/installed-dev ## The further settings of long tests: replays, conformance, what each visitor sees
 	$(BIN)/pytest $(PARALLEL) -m long tests

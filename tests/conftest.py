@@ -46,6 +46,7 @@ _LONG = {
     "tests/e2e/test_learn_engines.py",
     "tests/e2e/test_own_rows_alone.py",
     "tests/e2e/test_summaries.py",
+    "tests/property/test_circuits_agree.py",
     "tests/property/test_errors_keep_secrets.py",
     "tests/property/test_frames_read_alike.py",
     "tests/property/test_learn_neighbours.py",
@@ -88,7 +89,7 @@ _LONG = {
     "tests/unit/synth/test_publishable.py",
     "tests/unit/synth/test_wide.py",
 }
-# Random kills, fuzzing and large audits: `make test` runs the first setting of each test, `make soak` the further ones.
+# Random kills, fuzzing and large audits: `make soak` runs the settings after the first of each test.
 _NIGHTLY = {
     "tests/e2e/test_hub_fuzz.py",
     "tests/e2e/test_hub_kill.py",
@@ -100,7 +101,35 @@ _NIGHTLY = {
     "tests/statistical/test_local_samples.py",
     "tests/statistical/test_synth_audit.py",
 }
-_ON_DEMAND = ("soak", "long")
+# Files that serve hubs, kill processes, walk through a browser or draw large samples: `make slow` runs their
+# first settings, `make long` and `make soak` the further ones.
+_SLOW = {
+    "tests/browser/test_access.py",
+    "tests/browser/test_share.py",
+    "tests/browser/test_survey_compose.py",
+    "tests/browser/test_survey_line.py",
+    "tests/browser/test_survey_respond.py",
+    "tests/browser/test_survey_wallet.py",
+    "tests/browser/test_synth.py",
+    "tests/browser/test_train.py",
+    "tests/e2e/test_hub_fuzz.py",
+    "tests/e2e/test_hub_kill.py",
+    "tests/e2e/test_hub_marks.py",
+    "tests/e2e/test_hub_matrix.py",
+    "tests/e2e/test_hub_planner.py",
+    "tests/e2e/test_hub_worker.py",
+    "tests/e2e/test_internal_names.py",
+    "tests/e2e/test_ledger_kill.py",
+    "tests/e2e/test_synth_engines.py",
+    "tests/statistical/test_learn_logistic_audit.py",
+    "tests/statistical/test_learn_moments_audit.py",
+    "tests/statistical/test_learn_tables_audit.py",
+    "tests/statistical/test_local_more.py",
+    "tests/statistical/test_local_samples.py",
+    "tests/unit/hub/web/test_connection.py",
+    "tests/unit/synth/test_wide.py",
+}
+_ON_DEMAND = ("soak", "long", "slow")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -120,6 +149,8 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("soak")
         elif (file in _LONG and test in firsts) or "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("long")
+        elif file in _SLOW:
+            item.add_marker("slow")
         firsts.add(test)
     left_out = [mark for mark in _ON_DEMAND if mark not in config.option.markexpr]
     kept, others = [], []

@@ -10,8 +10,8 @@ This is the one door. It offers few names, and the rooms behind it:
     DiscreteLaplace, Laplace, DiscreteGaussian, Gaussian     exact noise for integers and reals
     measure                        one private answer: charge, look, add exact noise
     Release, Receipt               what a private call returns, and its signed proof
-    privacy, attack, data, query, learn, local, synth     the rooms: the trusted core, audits and attacks, tables,
-                                   questions, models, noise on the device, synthetic tables
+    privacy, attack, data, query, learn, local, synth, anonymize     the rooms: the trusted core, audits and attacks,
+                                   tables, questions, models, noise on the device, synthetic and anonymised tables
 
 Nothing is loaded before it is asked for, so `import cloister` costs a few milliseconds.
 """
@@ -22,7 +22,7 @@ from cloister.lazy import door
 from cloister.version import __version__
 
 if TYPE_CHECKING:
-    from cloister import attack, client, data, hub, learn, lessons, local, privacy, query, synth, vault
+    from cloister import anonymize, attack, client, data, hub, learn, lessons, local, privacy, query, synth, vault
     from cloister.data.schema import Schema
     from cloister.dataset import Dataset, open  # noqa: A004
     from cloister.privacy import errors
@@ -83,6 +83,7 @@ __all__ = [
     "learn",
     "local",
     "synth",
+    "anonymize",
     "client",
     "hub",
     "lessons",

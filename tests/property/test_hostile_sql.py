@@ -113,7 +113,7 @@ def run(dataset: Dataset, plan: Plan) -> None:
     """What was planned runs to the end, with our own statements alone."""
     spy = dataset.tables.engine
     dataset.run(plan, source=SeededSource(1))
-    assert [sql.replace(dataset.catalog.secret, "…") for sql in spy.asked] == plan.statements()
+    assert [sql.replace(dataset.catalog.secret, "...") for sql in spy.asked] == plan.statements()
     assert all(sql.startswith(("WITH ", "SELECT ")) for sql in spy.asked)
 
 

@@ -19,7 +19,7 @@ NAMES = {
     *("Ledger", "SigningKey", "measure", "Release", "Receipt"),
     *("open", "Dataset", "Schema"),
     *("count", "count_people", "total", "mean", "var", "std", "median", "quantile", "minimum", "maximum", "mode"),
-    *("privacy", "attack", "data", "query", "learn", "local", "synth", "__version__"),
+    *("privacy", "attack", "data", "query", "learn", "local", "synth", "anonymize", "__version__"),
     *("client", "hub", "lessons", "vault", "errors"),
 }
 
@@ -66,13 +66,37 @@ def test_renamed_names_still_open_and_say_their_new_name(room, old, new):
     assert value is getattr(importlib.import_module(f"cloister.{home}"), name)
 
 
-@pytest.mark.parametrize("package", ["", ".client", ".data", ".learn", ".local", ".synth"])
+@pytest.mark.parametrize(
+    "package", ["", ".client", ".data", ".learn", ".local", ".synth", ".vault", ".vault.paillier", ".vault.sharing"]
+)
 def test_type_checkers_see_every_name_that_a_door_offers(package):
     door = importlib.import_module(f"cloister{package}")
     assert set(homes(door.__name__)) | {"__version__"} == set(door.__all__) | {"__version__"}
     assert dir(door) == sorted(door.__all__)
     for name in door.__all__:
         assert getattr(door, name) is not None
+
+
+@pytest.mark.parametrize(
+    ("missing", "use"),
+    [
+        ("gmpy2", "from cloister.vault.paillier import PrivateKey"),
+        ("nacl", "from cloister.vault.sharing import split"),
+    ],
+)
+def test_a_missing_extra_of_the_vault_is_one_sentence(missing, use):
+    code = f"""
+import sys
+sys.modules[{missing!r}] = None
+from cloister.privacy.errors import MissingExtra
+from cloister import vault
+vault.BlindKey
+try:
+    {use}
+except MissingExtra as error:
+    print(error)
+"""
+    assert run(code).endswith("pip install 'cloister[crypto]'.")
 
 
 def test_the_door_loads_nothing_heavy():

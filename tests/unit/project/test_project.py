@@ -173,14 +173,14 @@ def test_what_is_installed_is_what_the_constraints_say():
 
 def test_the_extras_are_the_agreed_ones():
     assert set(PROJECT["optional-dependencies"]) == {
-        *("hub", "report", "learn", "accounting", "jax", "spark", "postgres", "mongo", "shell", "dev")
+        *("hub", "report", "learn", "accounting", "jax", "spark", "postgres", "mongo", "shell", "crypto", "dev")
     }
 
 
 def test_the_readme_shows_the_commands_that_ci_runs():
     script = text_of(ROOT / ".ci" / "run")
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
-    assert script.splitlines()[-1] == "make check test"
+    assert script.splitlines()[-2:] == ["make check test", "make slow"]
     assert "\nmake check test\n" in text_of(ROOT / "README.md")
     assert {"demo", "test", "check", "bench", "docs"} <= makefile_targets()
 
