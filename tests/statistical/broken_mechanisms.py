@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cloister.attack import Batched
-from cloister.attack.floating import orders_that_differ
+from cloister.attack.mechanisms.floating import orders_that_differ
 from cloister.privacy.loss import Loss, epsilon, rho
 from cloister.privacy.noise import Grid, SeededSource, Source, discrete_gaussian, discrete_laplace
 

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from cloister.attack import Audit, Batched, OutputFeature, audit
-from cloister.attack.events import choose, learn
 from cloister.attack.intervals import curve
-from cloister.attack.outputs import as_outputs
+from cloister.attack.mechanisms.events import choose, learn
+from cloister.attack.mechanisms.outputs import as_outputs
 from cloister.privacy.loss import epsilon, rho
 from cloister.privacy.noise import SeededSource, bernoulli, discrete_gaussian, discrete_laplace
 

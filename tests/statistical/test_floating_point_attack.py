@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from cloister.attack import Batched, OutputFeature, audit
-from cloister.attack.floating import orders_that_differ, reachable, try_to_tell_apart
+from cloister.attack.mechanisms.floating import orders_that_differ, reachable, try_to_tell_apart
 from cloister.privacy.loss import epsilon
 from cloister.privacy.noise import Grid, SeededSource, discrete_laplace
 

@@ -11,7 +11,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import cloister as cl
 from cloister import learn
-from cloister.attack.audit import Batched, audit
+from cloister.attack.mechanisms.audit import Batched, audit
 from cloister.learn import serving
 from cloister.learn.pate import PATEClassifier, aggregation, partition, teachers
 from cloister.learn.pate.aggregation import labels_of

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cloister.attack.differencing import Mean, the_missing_one
-from cloister.attack.reconstruction import Published, fill_in, reconstruct, solve_totals
-from cloister.attack.tracker import (
+from cloister.attack.queries.differencing import Mean, the_missing_one
+from cloister.attack.queries.reconstruction import Published, fill_in, reconstruct, solve_totals
+from cloister.attack.queries.tracker import (
     EVERYBODY,
     TrackerCondition,
     general_tracker,

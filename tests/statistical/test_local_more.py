@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from cloister import local
-from cloister.attack.averaging import guess
+from cloister.attack.queries.averaging import guess
 from cloister.privacy.noise import SeededSource
 
 pytestmark = pytest.mark.statistical

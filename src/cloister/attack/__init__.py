@@ -1,29 +1,23 @@
 """Attacks that test privacy claims.
 
-    audit.py         lower bound on the epsilon of a mechanism from samples, with a verdict and a picture
-    exact.py         exact epsilon where the output distributions are known
-      outputs.py       outputs of a mechanism as a matrix of numbers
-      events.py        sets of outputs that distinguish two inputs
-      intervals.py     bounds that a claim allows and that sample counts prove
-      chart.py         picture of an audit
-    audit_one_run.py lower bound on the epsilon of a training function from one run with many canaries
-    floating.py      the doubles that textbook noise can reach, and the order in which floats were summed
-    differencing.py  two exact averages reveal the person between them
-    averaging.py     repeating a query averages the noise away
-    tracker.py       refused answers, computed from allowed ones
-    reconstruction.py  tables consistent with published statistics
+    mechanisms/  audits of mechanisms and training functions: epsilon from samples, exactly, or from one run
+    queries/     differencing, averaging, trackers, reconstruction
+    tables/      linkage, disclosure, intersection and minimality of released tables
+      finding.py    result of an attack: knowledge, success beside guessing, curve, bound on epsilon, remedies
+      intervals.py  bounds that a claim allows and that sample counts prove
 
 Nothing here charges a ledger: an attack runs on synthetic inputs, or on releases that were charged.
 """
 
 import warnings
 
-from cloister.attack.audit import Audit, Batched, audit
-from cloister.attack.audit_one_run import OneRunAudit, audit_one_run
-from cloister.attack.events import OutputFeature
-from cloister.attack.exact import audit_exact
+from cloister.attack.finding import Finding
+from cloister.attack.mechanisms.audit import Audit, Batched, audit
+from cloister.attack.mechanisms.audit_one_run import OneRunAudit, audit_one_run
+from cloister.attack.mechanisms.events import OutputFeature
+from cloister.attack.mechanisms.exact import audit_exact
 
-__all__ = ["Audit", "Batched", "OneRunAudit", "OutputFeature", "audit", "audit_exact", "audit_one_run"]
+__all__ = ["Audit", "Batched", "Finding", "OneRunAudit", "OutputFeature", "audit", "audit_exact", "audit_one_run"]
 
 
 def __getattr__(name: str) -> object:

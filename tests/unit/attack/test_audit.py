@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from cloister.attack import Batched, audit, audit_exact
-from cloister.attack.events import lowest_bit
 from cloister.attack.intervals import at_least, at_most
-from cloister.attack.outputs import as_outputs
+from cloister.attack.mechanisms.events import lowest_bit
+from cloister.attack.mechanisms.outputs import as_outputs
 from cloister.privacy.errors import BadInput, BadLoss, BadNumber, BadProbability
 from cloister.privacy.loss import epsilon, rho
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cloister import epsilon, rho
-from cloister.attack.audit_one_run import audit_one_run, epsilon_from_guesses
+from cloister.attack.mechanisms.audit_one_run import audit_one_run, epsilon_from_guesses
 from cloister.privacy.errors import BadInput, BadLoss, BadNumber, BadProbability
 from cloister.privacy.mechanisms import DiscreteGaussian, KaryResponse
 from cloister.privacy.noise import SeededSource

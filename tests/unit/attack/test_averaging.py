@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from cloister.attack.averaging import average, noise_left
+from cloister.attack.queries.averaging import average, noise_left
 from cloister.privacy.errors import BadNumber, BadProbability, BadScale
 from cloister.privacy.noise import SeededSource, discrete_laplace
 

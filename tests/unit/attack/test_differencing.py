@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import pytest
 
-from cloister.attack.differencing import Mean, between, the_missing_one
+from cloister.attack.queries.differencing import Mean, between, the_missing_one
 from cloister.privacy.errors import BadNumber
 from cloister.privacy.noise import Grid, SeededSource, discrete_laplace
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from cloister.attack.floating import Guesses, guess, reachable
+from cloister.attack.mechanisms.floating import Guesses, guess, reachable
 from cloister.privacy.errors import BadScale
 
 

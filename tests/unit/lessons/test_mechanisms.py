@@ -6,10 +6,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from cloister.attack.averaging import average
-from cloister.attack.differencing import Mean, the_missing_one
-from cloister.attack.reconstruction import Published, fill_in, reconstruct, solve_totals
-from cloister.attack.tracker import (
+from cloister.attack.queries.averaging import average
+from cloister.attack.queries.differencing import Mean, the_missing_one
+from cloister.attack.queries.reconstruction import Published, fill_in, reconstruct, solve_totals
+from cloister.attack.queries.tracker import (
     EVERYBODY,
     TrackerCondition,
     general_tracker,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cloister import local
-from cloister.attack.averaging import guess
+from cloister.attack.queries.averaging import guess
 from cloister.local.mechanisms.memoised import again
 from cloister.local.privacy.certificate import verify
 from cloister.privacy.errors import (

@@ -6,20 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from cloister.attack.intervals import at_least, at_most
+from cloister.attack.finding import clopper_pearson
 from cloister.attack.tables.columns import Floats
 
 __all__ = ["TableAttack", "clopper_pearson"]
-
-
-def clopper_pearson(count: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return Clopper and Pearson's interval for a share; it holds for every n.
-
-    >>> [round(end, 3) for end in clopper_pearson(0, 100)]
-    [0.0, 0.036]
-    """
-    level = (1 - confidence) / 2
-    return (float(at_least(count, n, level)), float(at_most(count, n, level))) if n else (0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

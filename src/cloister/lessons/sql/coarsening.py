@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from math import floor
 from typing import Any
 
-from cloister.attack.tracker import EVERYBODY, TrackerCondition
+from cloister.attack.queries.tracker import EVERYBODY, TrackerCondition
 from cloister.lessons.sql.lesson import SmallTable
 
 __all__ = ["AbsentValue", "Ranges", "Recoded", "RoundedAnswers", "SuppressedTable"]
@@ -13,8 +13,8 @@ __all__ = ["AbsentValue", "Ranges", "Recoded", "RoundedAnswers", "SuppressedTabl
 class Ranges(SmallTable):
     """Answer sums as a range of fixed width: 50,000-100,000 instead of 85,000.
 
-    Prevents: reading a value off. Falls to: `attack.tracker.narrowed`, which adds people whose values are known until
-    the answer crosses an edge.
+    Prevents: reading a value off. Falls to: `attack.queries.tracker.narrowed`, which adds people whose values are
+    known until the answer crosses an edge.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], width: float) -> None:
@@ -66,8 +66,9 @@ class Recoded(SmallTable):
 class AbsentValue(SmallTable):
     """Suppression by a value that does not occur: in 20, 23, 35, …, 26 the secret becomes 33.
 
-    Prevents: reading the secret off. Falls to: any total over the original (`attack.differencing.the_missing_one`), and
-    to an attacker who knows the values that occur and so sees which was replaced.
+    Prevents: reading the secret off. Falls to: any total over the original
+    (`attack.queries.differencing.the_missing_one`), and to an attacker who knows the
+    values that occur and so sees which was replaced.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], column: str, secret: TrackerCondition) -> None:
@@ -91,7 +92,7 @@ class AbsentValue(SmallTable):
 class SuppressedTable(SmallTable):
     """A table of counts without cells below `least`, but with all margins.
 
-    Prevents: reading small cells off. Falls to: `attack.reconstruction.fill_in`.
+    Prevents: reading small cells off. Falls to: `attack.queries.reconstruction.fill_in`.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], by: tuple[str, str], least: int) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cloister.attack.tracker import TrackerCondition
+from cloister.attack.queries.tracker import TrackerCondition
 
 __all__ = ["Exact", "SmallTable"]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
 
-from cloister.attack.tracker import TrackerCondition
+from cloister.attack.queries.tracker import TrackerCondition
 from cloister.lessons.sql.lesson import SmallTable
 from cloister.privacy.noise import SeededSource
 
@@ -37,7 +37,7 @@ class PerturbedCopy(SmallTable):
 class NoisyOutput(SmallTable):
     """Add fresh, uncalibrated noise of at most `spread` to every answer, for any number of queries.
 
-    Prevents: an exact answer from one query. Falls to: `attack.averaging.average`.
+    Prevents: an exact answer from one query. Falls to: `attack.queries.averaging.average`.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], spread: float, seed: str = "output") -> None:

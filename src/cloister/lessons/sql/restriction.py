@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from cloister.attack.tracker import TrackerCondition
+from cloister.attack.queries.tracker import TrackerCondition
 from cloister.lessons.controls.cells import RowSpace, secret_prime
 from cloister.lessons.sql.lesson import SmallTable
 
@@ -15,7 +15,7 @@ __all__ = ["MaxAudit", "OverlapControl", "SizeControl", "SumAudit"]
 class SizeControl(SmallTable):
     """Answer only if k <= |C| <= N - k.
 
-    Prevents: queries on one person, or on all but one. Falls to: `attack.tracker.individual_tracker`,
+    Prevents: queries on one person, or on all but one. Falls to: `attack.queries.tracker.individual_tracker`,
     `general_tracker`.
     """
 
@@ -33,7 +33,7 @@ class OverlapControl(SmallTable):
     """Answer only if |C| >= k and no two query sets share more than r people.
 
     Prevents: differencing; at least 1 + (k - 1)/r queries are needed (Dobkin, Jones, Lipton 1979). Falls to: asking
-    them (`attack.reconstruction.solve_totals`), or to a second account.
+    them (`attack.queries.reconstruction.solve_totals`), or to a second account.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], least: int, shared: int) -> None:
@@ -78,7 +78,7 @@ class SumAudit(SmallTable):
 class MaxAudit(SmallTable):
     """Answer maxima as long as no person's value follows from all of them. The decision uses the true answer.
 
-    Prevents: an answer that discloses. Falls to: `attack.tracker.refusal`, because the refusal discloses.
+    Prevents: an answer that discloses. Falls to: `attack.queries.tracker.refusal`, because the refusal discloses.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], column: str) -> None:

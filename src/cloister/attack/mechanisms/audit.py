@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from cloister.attack import chart as picture
-from cloister.attack.events import Event, OutputFeature, choose, learn
 from cloister.attack.intervals import Floats, TradeoffCurve, curve, epsilon_at_least
-from cloister.attack.outputs import Draws, Outputs, as_outputs
+from cloister.attack.mechanisms import chart as picture
+from cloister.attack.mechanisms.events import Event, OutputFeature, choose, learn
+from cloister.attack.mechanisms.outputs import Draws, Outputs, as_outputs
 from cloister.privacy.errors import BadInput, BadLoss, BadNumber, BadProbability
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import lower_text

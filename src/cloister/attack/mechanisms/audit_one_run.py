@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cloister.attack.audit import check_claim
+from cloister.attack.mechanisms.audit import check_claim
 from cloister.privacy.errors import BadInput, BadNumber, BadProbability
 from cloister.privacy.loss import Loss
 from cloister.privacy.noise import SYSTEM, Source, bernoulli

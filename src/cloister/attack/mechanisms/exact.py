@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from cloister.attack import chart
-from cloister.attack.audit import Audit, check_claim
 from cloister.attack.intervals import Floats, TradeoffCurve, curve
+from cloister.attack.mechanisms import chart
+from cloister.attack.mechanisms.audit import Audit, check_claim
 from cloister.privacy.errors import BadProbability
 from cloister.privacy.loss import Loss
 

@@ -5,8 +5,8 @@ from html import escape
 
 import numpy as np
 
-from cloister.attack.events import Event
 from cloister.attack.intervals import Floats
+from cloister.attack.mechanisms.events import Event
 
 __all__ = ["Sketch", "sketch", "sparkline", "svg"]
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.attack.intervals import Floats, TradeoffCurve, epsilon_at_least
-from cloister.attack.outputs import Outputs
+from cloister.attack.mechanisms.outputs import Outputs
 
 __all__ = ["Event", "OutputFeature", "choose", "learn", "lowest_bit"]
 
