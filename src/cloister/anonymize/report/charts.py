@@ -14,10 +14,10 @@ import pyarrow as pa
 from cloister.anonymize.algorithms.lattice import Node, Search
 from cloister.anonymize.risks.attackers import Risk, RiskReport
 from cloister.data.charts import altair, name_axis, style, to_svg
+from cloister.data.report_page import INK, inked
 
 __all__ = ["attacks_chart", "gauge", "lattice_chart", "losses_chart", "sizes_chart"]
 
-INK = {"ink": "#000101", "soft": "#000102", "line": "#000103", "real": "#000104", "made": "#000105", "other": "#000106"}
 MISSING = "a report with charts needs Altair: pip install 'cloister[report]'."
 _WIDTH = 330
 _MOST_NAMES = 24
@@ -31,10 +31,7 @@ Drawn = tuple[str, str]
 
 
 def _draw(chart: Any) -> str:
-    text = to_svg(chart, style(INK, size=12, gap=8, right=40))
-    for name, colour in INK.items():
-        text = text.replace(colour, f"var(--{name})")
-    return text
+    return inked(to_svg(chart, style(INK, size=12, gap=8, right=40)))
 
 
 def _bars(points: Sequence[Mapping[str, Any]], title: str, ink: str, domain: Sequence[float] | None = None) -> str:

@@ -16,9 +16,10 @@ import pyarrow as pa
 from cloister.anonymize.checking.verifier import Checked
 from cloister.anonymize.hierarchy import value_text
 from cloister.anonymize.models import Requirement
-from cloister.anonymize.report.charts import Drawn, attacks_chart, gauge, lattice_chart, losses_chart, sizes_chart
+from cloister.anonymize.report.charts import attacks_chart, gauge, lattice_chart, losses_chart, sizes_chart
 from cloister.anonymize.risks.attackers import RiskReport, risk
 from cloister.anonymize.table import AnonymizedTable, Roles, failures
+from cloister.data.report_page import figure, page
 from cloister.version import __version__
 
 __all__ = ["release_page", "risk_page"]
@@ -30,35 +31,10 @@ _OWNERS_VIEW = (
 _MOST_ROWS = 8
 _MOST_COLUMNS = 14
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1b2326; --soft: #55616a; --line: #dddad2; --card: #ffffff; --back: #f6f4ef;
-  --real: #8a8f98; --made: #0f6b66; --other: #b45309; --bad: #a3261d; --good: #0f6b66; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6eaea; --soft: #a3afb3; --line: #303c40; --card: #1a2224;
-  --back: #11181a; --real: #9aa3ab; --made: #6fc9c1; --other: #f5b544; --bad: #ff9d91; --good: #6fc9c1; } }
-@media print { :root { color-scheme: light; --ink: #000; --soft: #444; --line: #ccc; --card: #fff; --back: #fff;
-  --real: #8a8f98; --made: #0f6b66; --other: #b45309; --bad: #a3261d; --good: #0f6b66; }
-  figure, li, tr, .tile { break-inside: avoid; } h2 { break-after: avoid; } body { padding: 0; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 68rem; padding: 1.2rem; background: var(--back); color: var(--ink);
-  font: 16px/1.5 Arial, "Liberation Sans", Helvetica, sans-serif; overflow-wrap: break-word; }
-.owner { border: 2px solid var(--bad); border-radius: 8px; padding: .6rem .9rem; font-weight: 600; }
-h1 { font-size: 1.1rem; margin: 1.2rem 0 .1rem; color: var(--soft); } h2 { font-size: 1.2rem; margin: 2rem 0 .4rem; }
-.label { font-size: 2rem; line-height: 1.2; font-weight: 700; margin: 0 0 .4rem; } .good { color: var(--good); }
-.bad { color: var(--bad); } .soft, figcaption { color: var(--soft); }
+h1 { font-size: 1.1rem; margin: 1.2rem 0 .1rem; color: var(--soft); }
+.label { font-size: 2rem; line-height: 1.2; font-weight: 700; margin: 0 0 .4rem; }
 .next { border-left: 5px solid var(--made); background: var(--card); padding: .7rem 1rem; margin: 1rem 0; }
-.tiles { display: grid; gap: .8rem; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); }
-.tile, figure { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: .8rem 1rem;
-  margin: 0; }
-.tile b { display: block; font-size: 1.5rem; } .charts { display: grid; gap: 1rem;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); }
-svg { display: block; max-width: 100%; height: auto; } figcaption { margin-top: .5rem; }
-.key { margin: 0 0 .3rem; font-size: .9rem; } .key span { margin-right: 1rem; white-space: nowrap; }
-.key span::before { content: ""; display: inline-block; width: .8rem; height: .8rem; margin-right: .35rem;
-  border-radius: 3px; background: var(--ink); print-color-adjust: exact; }
-.key .made::before { background: var(--made); } .key .real::before { background: var(--real); }
-.key .other::before { background: var(--other); } .key .line::before { background: var(--line); }
-ul.checks { list-style: none; padding: 0; } ul.checks li { padding: .35rem 0; border-bottom: 1px solid var(--line); }
-.word { display: inline-block; min-width: 5.4rem; font-weight: 700; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; background: var(--card); font-size: .95rem; }
+.word { min-width: 5.4rem; } table { border-collapse: collapse; background: var(--card); font-size: .95rem; }
 caption { text-align: left; color: var(--soft); padding: .2rem 0; } thead { border-bottom: 2px solid var(--line); }
 th, td { padding: .25rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
 th { min-width: 5rem; } td { max-width: 24rem; } th small { display: block; font-weight: 400;
@@ -95,14 +71,14 @@ def release_page(
         *_before_and_after(release, originals),
         *_risks(measured),
         '<h2>What was lost</h2><div class="charts">',
-        _figure(losses_chart(release.utility.columns)),
-        _figure(sizes_chart(release.rows, release.roles.quasi, release.requirement.smallest)),
+        figure(*losses_chart(release.utility.columns)),
+        figure(*sizes_chart(release.rows, release.roles.quasi, release.requirement.smallest)),
         "</div>",
         *_lattice(release),
         *_facts(release),
         *_foot(),
     ]
-    return _page(title, body)
+    return page(f"{title}: release", body, style=_STYLE)
 
 
 def risk_page(
@@ -136,22 +112,11 @@ def risk_page(
         *_table(rows, Roles((), report.quasi, report.sensitive, ()), "First rows of the released table."),
         *_risks(report),
         '<h2>Classes</h2><div class="charts">',
-        _figure(sizes_chart(rows, report.quasi, checked.k)),
+        figure(*sizes_chart(rows, report.quasi, checked.k)),
         "</div>",
         *_foot(),
     ]
-    return _page(title, body)
-
-
-def _page(title: str, body: Sequence[str]) -> str:
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    text = "\n".join(body)
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}: release</title>\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<style>{_STYLE}</style>\n</head>\n<body>\n{text}\n</body>\n</html>\n"
-    )
+    return page(f"{title}: release", body, style=_STYLE)
 
 
 def _head(title: str, label: str, confirmed: bool | None) -> Iterator[str]:
@@ -279,7 +244,7 @@ def _risks(report: RiskReport) -> Iterator[str]:
     yield "<h2>Attacks that remain</h2>"
     yield '<p class="soft">Models of this kind stop some attackers; no model stops all. Nothing here is a bound.</p>'
     if report.attacks:
-        yield f'<div class="charts">{_figure(attacks_chart(report))}</div>'
+        yield f'<div class="charts">{figure(*attacks_chart(report))}</div>'
     yield '<div class="scroll" tabindex="0" role="region" aria-label="Attacks"><table><caption>Each attack, with its '
     yield "worst example.</caption><thead><tr>"
     heads = ("attack", "attacker", "at risk", "worst example", "what helps")
@@ -298,7 +263,7 @@ def _lattice(release: AnonymizedTable) -> Iterator[str]:
     if release.search is None or release.search.best is None or not release.search.heights:
         return
     yield "<h2>How the levels were chosen</h2>"
-    yield _figure(lattice_chart(release.search, release.roles.quasi))
+    yield figure(*lattice_chart(release.search, release.roles.quasi))
 
 
 def _facts(release: AnonymizedTable) -> Iterator[str]:
@@ -312,12 +277,6 @@ def _facts(release: AnonymizedTable) -> Iterator[str]:
     yield '<h2>How it was made</h2><ul class="checks">'
     yield from (f"<li><b>{word}</b>: {escape(text)}</li>" for word, text in facts)
     yield "</ul>"
-
-
-def _figure(drawn: Drawn) -> str:
-    picture, text = drawn
-    caption = escape(text, quote=True)
-    return f'<figure role="group" aria-label="{caption}">{picture}<figcaption>{caption}</figcaption></figure>'
 
 
 def _foot() -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cloister.data.charts import altair, name_axis, style, to_svg
+from cloister.data.report_page import INK, inked
 from cloister.synth.scoring.report.interval import Interval, percent
 from cloister.synth.scoring.utility.dependence import Map
 from cloister.synth.scoring.utility.shapes import ColumnShape
@@ -28,11 +29,7 @@ __all__ = [
 ]
 
 
-# Every colour in a chart is a placeholder for a CSS variable, so that one drawing serves light, dark and print.
 # Colour legends are text of the page, above the drawing: a reader's font may be wider than the one used for layout.
-
-
-INK = {"ink": "#000101", "soft": "#000102", "line": "#000103", "real": "#000104", "made": "#000105", "other": "#000106"}
 _MISSING = "a report with charts needs Altair: pip install 'cloister[report]'."
 _WIDTH = 330
 Point = dict[str, Any]
@@ -42,10 +39,7 @@ Kinds = Mapping[str, str]
 
 def draw(chart: Any) -> str:
     """Render a chart as SVG for a page that defines --ink, --soft, --line, --real, --made and --other."""
-    text = to_svg(chart, style(INK, size=12, gap=8, right=28))
-    for name, colour in INK.items():
-        text = text.replace(colour, f"var(--{name})")
-    return text
+    return inked(to_svg(chart, style(INK, size=12, gap=8, right=28)))
 
 
 def bars(points: Sequence[Point], kinds: Kinds, title: str) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from cloister.data.report_page import figure
+from cloister.data.report_page import page as report_page
 from cloister.synth.scoring.report.charts import (
     MOST_COLUMNS,
     apart_chart,
@@ -29,35 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["page"]
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1b2326; --soft: #55616a; --line: #dddad2; --card: #ffffff; --back: #f6f4ef;
-  --real: #8a8f98; --made: #0f6b66; --other: #b45309; --bad: #a3261d; --good: #0f6b66; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6eaea; --soft: #a3afb3; --line: #303c40; --card: #1a2224;
-  --back: #11181a; --real: #9aa3ab; --made: #6fc9c1; --other: #f5b544; --bad: #ff9d91; --good: #6fc9c1; } }
-@media print { :root { color-scheme: light; --ink: #000; --soft: #444; --line: #ccc; --card: #fff; --back: #fff;
-  --real: #8a8f98; --made: #0f6b66; --other: #b45309; --bad: #a3261d; --good: #0f6b66; }
-  figure, li, tr, .tile { break-inside: avoid; } h2 { break-after: avoid; } body { padding: 0; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 68rem; padding: 1.2rem; background: var(--back); color: var(--ink);
-  font: 16px/1.5 Arial, "Liberation Sans", Helvetica, sans-serif; }
-.owner { border: 2px solid var(--bad); border-radius: 8px; padding: .6rem .9rem; font-weight: 600; }
-h1 { font-size: 1.5rem; margin: 1.2rem 0 .3rem; } h2 { font-size: 1.2rem; margin: 2rem 0 .4rem; }
-.verdict { font-size: 1.2rem; font-weight: 600; margin: .2rem 0 .8rem; } .good { color: var(--good); }
-.bad { color: var(--bad); } .soft, figcaption { color: var(--soft); }
-.tiles { display: grid; gap: .8rem; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); }
-.tile, figure { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: .8rem 1rem;
-  margin: 0; }
-.tile b { display: block; font-size: 1.5rem; } .charts { display: grid; gap: 1rem;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); }
 .small { grid-template-columns: repeat(auto-fit, minmax(min(100%, 18rem), 1fr)); }
-svg { display: block; max-width: 100%; height: auto; } figcaption { margin-top: .5rem; }
-.key { margin: 0 0 .3rem; font-size: .9rem; } .key span { margin-right: 1rem; white-space: nowrap; }
-.key span::before { content: ""; display: inline-block; width: .8rem; height: .8rem; margin-right: .35rem;
-  border-radius: 3px; background: var(--ink); print-color-adjust: exact; }
-.key .made::before { background: var(--made); } .key .real::before { background: var(--real); }
-.key .other::before { background: var(--other); }
-ul.checks { list-style: none; padding: 0; } ul.checks li { padding: .35rem 0; border-bottom: 1px solid var(--line); }
-.word { display: inline-block; min-width: 3.4rem; font-weight: 700; }
-.scroll { overflow-x: auto; } table.numbers { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+table.numbers { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 .numbers th, .numbers td { padding: .15rem .7rem; text-align: right; white-space: nowrap; }
 .numbers tbody { border-top: 1px solid var(--line); } .numbers th:first-child { text-align: left; }
 .numbers .synthetic { color: var(--made); } .numbers .real { color: var(--soft); }
@@ -68,15 +43,7 @@ dl { margin: 0; } dt { float: left; clear: left; width: 9rem; color: var(--soft)
 
 def page(score: "Score", title: str) -> str:
     """Return the page as text."""
-    verdict = judge(score)
-    body = "\n".join(_body(score, verdict, title))
-    policy = "default-src 'none'; style-src 'unsafe-inline'"
-    return (
-        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}: score</title>\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<style>{_STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
-    )
+    return report_page(f"{title}: score", _body(score, judge(score), title), style=_STYLE)
 
 
 def _body(score: "Score", verdict: Verdict, title: str) -> Iterator[str]:
@@ -94,22 +61,22 @@ def _body(score: "Score", verdict: Verdict, title: str) -> Iterator[str]:
     yield f'<ul class="checks">{"".join(_checks(verdict))}</ul>'
     yield from _quantiles(score)
     yield '<h2>Is it useful?</h2><div class="charts">'
-    yield from (_figure(*chart) for chart in _useful(score))
+    yield from (figure(*chart) for chart in _useful(score))
     yield "</div><h2>Column by column</h2>"
     if len(score.shapes) > MOST_COLUMNS:
         yield f'<p class="soft">The {MOST_COLUMNS} of {len(score.shapes)} columns that are farthest off.</p>'
     yield '<p class="key"><span class="real">real rows</span> <span class="made">synthetic rows</span></p>'
     yield '<div class="charts small">'
-    yield from (_figure(drawn, text) for drawn, text in columns_charts(score))
+    yield from (figure(drawn, text) for drawn, text in columns_charts(score))
     yield "</div>"
     for heading, sentence, drawn in maps_charts(score):
         yield f'<h2>{escape(heading)}</h2><p class="soft">{escape(sentence)}</p><div class="charts small">'
-        yield from (_figure(chart, text) for chart, text in drawn)
+        yield from (figure(chart, text) for chart, text in drawn)
         yield "</div>"
     yield "<h2>Is it private?</h2>"
     yield '<p class="soft">Attacks can show that a table leaks. That it does not is shown by how it was made.</p>'
     yield '<div class="charts">'
-    yield from (_figure(*chart) for chart in _private(score))
+    yield from (figure(*chart) for chart in _private(score))
     yield "</div>"
     if score.made:
         yield "<h2>How it was made</h2><dl>"
@@ -153,11 +120,6 @@ def _claim(score: "Score") -> str:
     loss = score.claim if score.claim.measure == "epsilon" else score.claim.as_epsilon(delta="1e-9")
     read = "" if loss is score.claim else f" (an epsilon of {float(loss.amount):.3g} at delta {float(loss.delta):.1g})"
     return f"It states a privacy loss of {score.claim}{read} for {score.unit}."
-
-
-def _figure(drawn: str, text: str) -> str:
-    caption = escape(text, quote=True)
-    return f'<figure aria-label="{caption}">{drawn}<figcaption>{caption}</figcaption></figure>'
 
 
 def _tiles(score: "Score") -> Iterator[str]:

@@ -1,0 +1,5 @@
+"""Report of findings: pictures, page.
+
+charts.py  success beside guessing, curve on logarithmic axes, bound on epsilon beside the claim, risk of records
+page.py    one page of one or several findings; JSON
+"""
