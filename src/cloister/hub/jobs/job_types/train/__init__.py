@@ -118,12 +118,12 @@ class Train:
     def run(self, data: Dataset, parameters: Mapping[str, Any], progress: Progress) -> Done:
         """Fit, evaluate on request, and sign the result."""
         from cloister.hub.jobs.job_types.train.model_card import card
-        from cloister.hub.jobs.job_types.train.training import carry_out, rehearse
+        from cloister.hub.jobs.job_types.train.training import carry_out, rehearse, steps_of
         from cloister.learn.persistence import pack
 
         request = self._asked(data, parameters)
         progress(0.02, "rehearsing on nobody")
-        steps = len(rehearse(data, request))
+        steps = steps_of(rehearse(data, request))
         progress(0.05, "training")
         model, evaluation, receipt = carry_out(data, request, steps, progress)
         progress(0.97, "signing the model")
@@ -143,6 +143,8 @@ class Train:
 
 
 def _noise(laws: list[Any]) -> list[str]:
-    names = ", ".join(dict.fromkeys(law.name for law in laws))
-    steps = f"{len(laws)} step{'' if len(laws) == 1 else 's'}"
+    from cloister.hub.jobs.job_types.train.training import steps_of
+
+    names, count = ", ".join(dict.fromkeys(law.name for law in laws)), steps_of(laws)
+    steps = f"{count} step{'' if count == 1 else 's'}"
     return [f"{'noise':<11}{names}, in {steps} under one charge"]

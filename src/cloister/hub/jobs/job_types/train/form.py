@@ -30,6 +30,7 @@ class Offer:
         missing: True if it accepts missing numbers.
         by_row: True if the method protects one row, so that a unit with more rows pays for each (group privacy).
         parts: the parameter for the number of clusters or components.
+        layers: the sizes of hidden layers, for a network.
     """
 
     name: str
@@ -39,12 +40,15 @@ class Offer:
     missing: bool = False
     by_row: bool = False
     parts: str = ""
+    layers: tuple[int, ...] = ()
 
     def make(self, spend: Any, parts: str = "") -> Any:
         """Return the estimator, not fitted."""
         from cloister import learn
 
-        more = {self.parts: int(parts)} if self.parts and parts else {}
+        more: dict[str, Any] = {self.parts: int(parts)} if self.parts and parts else {}
+        if self.layers:
+            more["hidden_layer_sizes"] = self.layers
         return getattr(learn, self.name)(spend, **more)
 
 
@@ -60,6 +64,8 @@ _OFFERED = (
     Offer("LinearRegression", "least squares, with standard errors", "number"),
     Offer("Ridge", "least squares with a penalty", "number"),
     Offer("GradientBoostingRegressor", "one shape for each feature, for numbers", "number", by_row=True),
+    Offer("NeuralNetworkClassifier", "a network with one hidden layer, for classes", "class", layers=(32,)),
+    Offer("NeuralNetworkRegressor", "a network with one hidden layer, for numbers", "number", layers=(32,)),
     Offer("PCA", "principal components", "", "numbers", parts="n_components"),
     Offer("KMeans", "clusters", "", by_row=True, parts="n_clusters"),
 )

@@ -14,13 +14,14 @@ from cloister.learn.base.payer import BudgetPart, DryRun
 from cloister.learn.model_selection.candidates import fit_within
 from cloister.learn.model_selection.evaluation import SURE, Evaluation, Trial, evaluate, expected_error
 from cloister.learn.model_selection.holdout import nobody, sides
+from cloister.privacy.accountant.planned import NoiseSteps, PlannedRelease
 from cloister.privacy.errors import BadInput
 from cloister.privacy.filter import BudgetShare, PrivacyFilter, release_steps
 from cloister.privacy.loss import Loss
 from cloister.privacy.receipt import Receipt
 from cloister.privacy.release import Release
 
-__all__ = ["carry_out", "expected", "rehearse"]
+__all__ = ["carry_out", "expected", "rehearse", "steps_of"]
 
 
 class _Noted(DryRun):
@@ -47,9 +48,34 @@ class _Watched(BudgetPart):
 
         Privacy: as the meter behind it.
         """
+        if isinstance(mechanism, PlannedRelease):
+            return BudgetPart.release(self, lambda: _reporting(look(), self.told), mechanism)
         value = BudgetPart.release(self, look, mechanism)
         self.told()
         return value
+
+
+@dataclass(slots=True)
+class _WatchedNoise(NoiseSteps):
+    """Noise of a planned release that reports each step it was used for."""
+
+    told: Callable[[], None] = lambda: None
+
+    def release(self, integers: Any) -> Any:
+        """Return the integers with the noise of the next step."""
+        value = NoiseSteps.release(self, integers)
+        self.told()
+        return value
+
+
+def _reporting(statistic: Callable[[Any], Any], told: Callable[[], None]) -> Callable[[NoiseSteps], Any]:
+    """Return the steps of a planned release, each of which is reported: their number is public."""
+    return lambda noise: statistic(_WatchedNoise(noise.steps, noise.source, noise.done, told))
+
+
+def steps_of(laws: list[Any]) -> int:
+    """Return the number of noisy steps of a rehearsal; a planned release has many."""
+    return sum(sum(times for _, times in law.steps) if isinstance(law, PlannedRelease) else 1 for law in laws)
 
 
 def rehearse(data: Dataset, asked: TrainingRequest) -> list[Any]:
