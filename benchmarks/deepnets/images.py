@@ -17,7 +17,7 @@ import cloister as cl
 from cloister import learn
 from cloister.learn.deep.network_rows import NetworkFrame
 
-__all__ = ["Images", "accuracies", "fashion", "mnist"]
+__all__ = ["Images", "fashion", "fitted", "mnist"]
 
 
 @dataclass
@@ -50,30 +50,28 @@ def fashion() -> Images:
         return Images("Fashion-MNIST", file["x_train"], file["y_train"], file["x_test"], file["y_test"])
 
 
-def accuracies(images: Images, epsilon: str, seeds: int, ledger: Path) -> tuple[list[float], float, float]:
-    """Return test accuracies, the longest training, and the time of the features of the training images."""
-    plain = NetworkFrame.encode
-    seconds = 0.0
+def fitted(images: Images, epsilon: str, ledger: Path) -> tuple[float, float, float]:
+    """Fit once, with fresh noise. Return the test accuracy, the seconds of training, and those of the features.
+
+    The seconds of the features are 0 where they were kept.
+    """
+    plain, seconds = NetworkFrame.encode, 0.0
 
     def once(frame: NetworkFrame, rows: np.ndarray) -> np.ndarray:
         nonlocal seconds
         if len(rows) not in images.kept:
             start = time.perf_counter()
             images.kept[len(rows)] = plain(frame, rows)
-            seconds = max(seconds, time.perf_counter() - start)
+            seconds += time.perf_counter() - start
         return images.kept[len(rows)]
 
     NetworkFrame.encode = once  # type: ignore[method-assign]
-    found, longest = [], 0.0
     try:
-        for _ in range(seeds):
-            before, start = seconds, time.perf_counter()
-            model = learn.NeuralNetworkClassifier(
-                cl.epsilon(epsilon, delta="1e-5"), bounds=(0, 255), classes=range(10), ledger=ledger
-            ).fit(images.rows, images.labels)
-            longest = max(longest, time.perf_counter() - start - (seconds - before))
-            found.append(float(model.score(images.test, images.test_labels)))
-            print(images.name, epsilon, found[-1], f"training {longest:.0f} s, features {seconds:.0f} s", flush=True)
+        start = time.perf_counter()
+        model = learn.NeuralNetworkClassifier(
+            cl.epsilon(epsilon, delta="1e-5"), bounds=(0, 255), classes=range(10), ledger=ledger
+        ).fit(images.rows, images.labels)
+        training, features = time.perf_counter() - start - seconds, seconds
+        return float(model.score(images.test, images.test_labels)), training, features
     finally:
         NetworkFrame.encode = plain  # type: ignore[method-assign]
-    return found, longest, seconds
