@@ -75,8 +75,12 @@ CELLS: Mapping[str, tuple[Any, str, Sequence[Any]]] = {
     "e": (pa.date32(), "date", DAYS),
     "m": (pa.timestamp("us"), "timestamp", MOMENTS),
 }
+IDS = (-_MOST - 1, -_MOST, _MOST, 2**53 + 1)  # of the first people, then 4, 5, …
 ROWS = [
-    {"pid": k // 2, **{name: Random(f"{k}{name}").choice(list(cells)) for name, (_, _, cells) in CELLS.items()}}
+    {
+        "pid": IDS[k // 2] if k < 8 else k // 2,
+        **{name: Random(f"{k}{name}").choice(list(cells)) for name, (_, _, cells) in CELLS.items()},
+    }
     for k in range(90)
 ]
 CONSTANTS = [
@@ -172,7 +176,7 @@ class Words:
 
 def drawn(random: Random) -> tuple[str, Words]:
     """A FROM, and expressions over its columns."""
-    table = Words(random, [*"abhicxyzkup"], [*"abhic"], [*"ws"], [*"fg"], [*"dem"])
+    table = Words(random, [*"abhicxyzkup", "pid"], [*"abhic", "pid"], [*"ws"], [*"fg"], [*"dem"])
     shape = random.random()
     if shape < 0.4:
         return "t", table
@@ -287,6 +291,9 @@ FOUND = [  # each was wrong or failed once
     ("CASE WHEN a > 20 THEN NULL ELSE 1 END", "t"),
     ("LEAST(x, 9e-101) * x", "t"),
     ("(a % 1) * 4611686018427387903 * 4611686018427387903", "t"),
+    ("ABS(pid)", "t"),
+    ("-(-pid)", "t"),
+    ("ABS(GREATEST(who, -9223372036854775807 - 1))", "(SELECT -pid AS who FROM t GROUP BY pid, -pid) AS q"),
 ]
 
 

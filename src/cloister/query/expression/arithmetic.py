@@ -44,6 +44,7 @@ from cloister.query.expression.expression import (
 __all__ = ["round_to_whole"]
 
 _MOST_FOLDED = 2**63  # the largest integer an engine may fold from constants
+_LARGEST_INTEGER = 2**63 - 1
 _EXACT = 2.0**53  # from here on every double is an integer
 
 
@@ -161,7 +162,7 @@ def _negate(node: exp.Neg, scope: Scope) -> Expression:
     inner = number_term(node.this, scope)
     low, high = (None if end is None else -end for end in (inner.high, inner.low))
     return Expression(
-        exp.Paren(this=exp.Neg(this=wrap(inner.sql))),
+        exp.Paren(this=exp.Neg(this=wrap(_with_opposite(inner)))),
         inner.type,
         low,
         high,
@@ -172,6 +173,15 @@ def _negate(node: exp.Neg, scope: Scope) -> Expression:
         decimals=inner.decimals,
         folded=inner.folded,
     )
+
+
+def _with_opposite(term: Expression) -> exp.Expression:
+    """Return a number raised to -(2^63 - 1) if it may be -2^63, as an id may: no 64-bit integer is its opposite."""
+    if term.type != "integer" or term.low is not None:
+        return term.sql.copy()
+    least = literal(-_LARGEST_INTEGER)
+    below = exp.LT(this=wrap(term.sql), expression=least)
+    return exp.Case(ifs=[exp.If(this=below, true=least.copy())], default=term.sql.copy())
 
 
 def _monotone(
@@ -206,7 +216,7 @@ def _absolute(node: exp.Abs, scope: Scope) -> Expression:
         high = max(abs(inner.low), abs(inner.high))
         low = 0 if inner.low <= 0 <= inner.high else min(abs(inner.low), abs(inner.high))
     return Expression(
-        exp.Abs(this=inner.sql),
+        exp.Abs(this=_with_opposite(inner)),
         inner.type,
         low,
         high,
