@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from cloister.privacy.noise import SeededSource, draws, gaussian, laplace
 from cloister.privacy.noise.bernoulli_exp import below_exp, split_ratio
 from cloister.privacy.noise.draws import Toss, exp_bounds
+from cloister.privacy.noise.gaussian_exponent import SLACK, exponent, exponent_facts
 from cloister.privacy.noise.source import Source
 
 ratios = st.tuples(st.integers(0, 2**61), st.integers(1, 2**61)).filter(lambda r: r[0] < 60 * r[1])
@@ -89,15 +90,15 @@ def test_the_coin_filter_decides_only_what_is_certain(ratio):
 )
 @settings(max_examples=500, deadline=None)
 def test_the_gaussian_exponent_is_bounded_from_both_sides(p, q, sigmas):
-    scale, shift, centre, divisor = gaussian._facts(p, q)
+    scale, shift, centre, divisor = exponent_facts(p, q)
     size = int(Fraction(p, q) * Fraction(sigmas))
-    whole, part = gaussian._exponent(np.array([size]), shift, centre, divisor)
+    whole, part = exponent(np.array([size]), shift, centre, divisor)
     claimed = int(whole[0]) + Fraction(int(part[0]), 2**31)
     truth = (size - Fraction(p * p, q * q * scale)) ** 2 / (2 * Fraction(p * p, q * q))
     assert 0 <= part[0] < 2**31
     assert claimed <= truth
     if truth < 23:
-        assert truth < claimed + Fraction(gaussian._SLACK, 2**31)
+        assert truth < claimed + Fraction(SLACK, 2**31)
     else:
         assert claimed > 22
 

@@ -2,6 +2,7 @@
 
     source ──► draws                                                    one draw, Python integers, any size
                  └──► uniform, bernoulli_exp ──► laplace ──► gaussian   a million draws, int64
+                                           │                └──► gaussian_tiles   many draws of one large scale
                                            └───► selection              a choice
     grid                                                                values to integers, before summing
 

@@ -14,7 +14,7 @@ from cloister.privacy.noise import draws
 from cloister.privacy.noise.draws import Bools, Integers, Toss, Whole, draw, exp_bounds, pick, read
 from cloister.privacy.noise.source import SYSTEM, Size, Source, words
 
-__all__ = ["BITS", "bernoulli_exp", "below_exp", "coins", "split_ratio"]
+__all__ = ["BITS", "SHORT", "bernoulli_exp", "below_exp", "coins", "exp_low", "split_ratio"]
 
 BITS = 31
 _ONE = 1 << BITS
@@ -30,7 +30,7 @@ _WHOLE = np.append(_table(0, 23), 0)
 _EIGHTHS = _table(8, 256)
 _SIXTEENTHS = _table(16, 256)
 # Three table entries (< 2 each), three products and the last linear step (< 1 each) make less than this many units.
-_SHORT = 10
+SHORT = 10
 
 
 def bernoulli_exp(x: object, size: Size | None = None, source: Source | None = None) -> Any:
@@ -71,13 +71,18 @@ def below_exp(
         exact: the exact x at an index, as a ratio, for the few tosses that need it.
         source: the source of bits.
     """
-    low = _WHOLE[np.minimum(whole, len(_WHOLE) - 1)]
-    low = low * _EIGHTHS[part >> 23] >> BITS
-    low = low * _SIXTEENTHS[(part >> 15) & 255] >> BITS
-    low = low * (_ONE - (part & 0x7FFF)) >> BITS
+    low = exp_low(whole, part)
     tossed = (words(len(low), np.uint32, source) >> np.uint32(1)).astype(np.int64)
     answer = tossed < low - slack
-    unsure = np.flatnonzero((tossed < low + _SHORT) & ~answer)
+    unsure = np.flatnonzero((tossed < low + SHORT) & ~answer)
     for i in unsure.tolist():
         answer[i] = Toss(source, int(tossed[i]), BITS).below_exp(*exact(i))
     return np.asarray(answer)
+
+
+def exp_low(whole: Integers, part: Integers) -> Integers:
+    """Return lower bounds of 2^31 e^(-x) for x = whole + part/2^31, each less than `SHORT` below."""
+    low = _WHOLE[np.minimum(whole, len(_WHOLE) - 1)]
+    low = low * _EIGHTHS[part >> 23] >> BITS
+    low = low * _SIXTEENTHS[(part >> 15) & 255] >> BITS
+    return np.asarray(low * (_ONE - (part & 0x7FFF)) >> BITS)

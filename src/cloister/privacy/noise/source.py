@@ -19,7 +19,7 @@ from cloister.privacy.errors import BadNumber
 __all__ = ["SYSTEM", "SeededSource", "Source", "SystemSource"]
 
 Size = int | tuple[int, ...]
-_Unsigned = TypeVar("_Unsigned", np.uint8, np.uint32, np.uint64)
+_Unsigned = TypeVar("_Unsigned", np.uint8, np.uint16, np.uint32, np.uint64)
 
 _BUFFER = 1 << 13
 _REKEY_AFTER = 1 << 30
