@@ -54,7 +54,6 @@ _LONG = {
     "tests/property/test_query_answers.py",
     "tests/property/test_query_neighbours.py",
     "tests/property/test_terms_hold.py",
-    "tests/statistical/test_broken_twins.py",
     "tests/statistical/test_learn_canaries.py",
     "tests/statistical/test_learn_faults.py",
     "tests/statistical/test_learn_replay.py",
