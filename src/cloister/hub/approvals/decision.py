@@ -276,7 +276,7 @@ def expire(hub: "Hub", session: Session) -> int:
     """End open requests and granted access whose time is over; return how many ended. A worker calls this."""
     over = sa.select(Request).where(Request.state.in_(("open", "granted")), Request.ends <= now())
     ended = 0
-    for request in _locked(session, over):
+    for request in session.scalars(over.order_by(Request.id).limit(500)).all():
         was, request.state = request.state, "expired"
         if request.job is not None:
             why = "nobody decided about its request in time. Nothing was spent."
@@ -291,19 +291,6 @@ def expire(hub: "Hub", session: Session) -> int:
         tell(hub, session, request.person_id, message, f"/requests/{request.id}")
         ended += 1
     return ended
-
-
-def _locked(session: Session, wanted: sa.Select[Request]) -> list[Request]:
-    """Return requests whose rows, and those of their jobs, could be locked at once: the first 500.
-
-    All rows are locked before the first entry of the audit log is written: whoever holds one of them may wait for that.
-    """
-    numbers = {request.id: request.job_id for request in session.scalars(wanted.order_by(Request.id).limit(500))}
-    jobs = sa.select(Job.id).where(Job.id.in_({number for number in numbers.values() if number is not None}))
-    free = set(session.scalars(jobs.order_by(Job.id).with_for_update(key_share=True, skip_locked=True)))
-    chosen = [number for number, job in numbers.items() if job is None or job in free]
-    again = wanted.where(Request.id.in_(chosen)).order_by(Request.id).execution_options(populate_existing=True)
-    return list(session.scalars(again.with_for_update(of=Request, key_share=True, skip_locked=True)))
 
 
 def _require_open(request: Request) -> None:

@@ -29,10 +29,8 @@ __all__ = ["Audit"]
 
 _SIGN_EVERY = 256
 _PAGE = 1_000
-_LOCK = 0x636C6F6973746572  # a number of our own for PostgreSQL's advisory locks: "cloister"
 _table: sa.Table = AuditEntry.__table__  # type: ignore[assignment]
 _INSERT = sa.insert(_table)
-_ALONE = sa.select(sa.func.pg_advisory_xact_lock(_LOCK))
 _LAST = sa.select(_table.c.number, _table.c.hash).order_by(_table.c.number.desc()).limit(1)
 
 
@@ -67,16 +65,14 @@ class Audit:
         """Add an entry in the caller's transaction, which must be `database.writing()`; return its number.
 
         Args:
-            session: the transaction; its changes and this entry are committed together or not at all.
+            session: the transaction; its changes and this entry are committed together or not at all. No other one
+                writes until then, so the end of the chain stays where it is.
             person_id: the acting user; None for the hub itself.
             action: the action, such as `request.granted`.
             object: the object of the action, such as `dataset/visits`.
             detail: the request and the decision. Never an answer, never a value from a table.
         """
         connection = session.connection()  # without the session's own work: every read writes an entry, too
-        if connection.dialect.name == "postgresql":
-            # SQLite has one writer at a time. In PostgreSQL this lock keeps the end of the chain until commit.
-            connection.execute(_ALONE)
         last = connection.execute(_LAST).first()
         number, previous = (last[0] + 1, last[1]) if last else (1, BEFORE_ALL)
         if number % _SIGN_EVERY == 0:

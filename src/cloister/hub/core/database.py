@@ -1,6 +1,9 @@
 """The hub's own database: users, policies, jobs, decisions. It never holds rows of a dataset.
 
 SQLite in the hub's folder, unless CLOISTER_DATABASE_URL names a PostgreSQL database.
+
+In both, transactions that write take turns: what one of them has read is still so when it writes. So a check and the
+change that relies on it belong into one transaction, and need no locks of rows.
 """
 
 import time
@@ -13,6 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 
 __all__ = ["Base", "Database", "now"]
+
+_TURN = 0x636C6F6973746572  # a number of our own for PostgreSQL's advisory locks: "cloister"
 
 
 class Base(DeclarativeBase):
@@ -62,9 +67,12 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
-        """Open a transaction. SQLite allows one writer at a time; keep it short."""
+        """Open a transaction, when no other one writes; keep it short."""
         with self._sessions() as session, session.begin():
-            session.connection(execution_options={"cloister_writing": True})
+            connection = session.connection(execution_options={"cloister_writing": True})
+            if connection.dialect.name == "postgresql":  # SQLite has one writer at a time: see `_begin_sqlite`
+                # Each statement sees what was committed before it, so all that follow see what earlier writers did.
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_TURN)))
             yield session
 
     def migrate(self) -> None:

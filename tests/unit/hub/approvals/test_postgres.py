@@ -1,4 +1,4 @@
-"""Decisions, cancellations and submissions at once in a PostgreSQL: none of them ends another."""
+"""Decisions, cancellations and submissions at once in a PostgreSQL: they take turns, and none ends another."""
 
 import threading
 import time
@@ -66,23 +66,23 @@ def test_a_decision_and_a_cancellation_take_the_job_and_its_request_in_one_order
     assert world.rows(sa.select(Request.state)) == ["withdrawn"]
 
 
-def test_requests_that_expire_leave_those_that_are_being_decided_on(world):
+def test_requests_that_expire_wait_for_a_decision_and_leave_what_it_decided(world):
     first, second = (world.submit("ada", spend=DEAR).id for _ in range(2))
     with world.hub.database.writing() as session:
-        session.execute(sa.update(Request).values(ends=1.0))
-    with world.hub.database.writing() as session:
-        session.get_one(Job, second, with_for_update={"of": Job, "key_share": True})
+        session.execute(sa.update(Request).where(Request.job_id == first).values(ends=1.0))
+        owner = session.get_one(Person, world.people["owner"].id)
+        request = session.scalars(sa.select(Request).where(Request.job_id == second)).one()
 
         def expire():
             with world.hub.database.writing() as other:
+                other.execute(sa.update(Request).where(Request.state == "open").values(ends=1.0))
                 return decision.expire(world.hub, other)
 
         expired = beside(expire)
-        world.hub.audit.write(
-            session, None, "tested", "hub"
-        )  # waits for ever if `expire` holds the log and waits for us
+        decision.decide(world.hub, session, owner, request, True, "")
     assert expired() == 1
     assert world.rows(sa.select(Job.state).where(Job.id == first)) == ["refused"]
+    assert world.rows(sa.select(Job.state).where(Job.id == second)) == ["queued"]
 
 
 def test_a_submission_does_not_end_a_decision_that_tells_the_same_person(world):
