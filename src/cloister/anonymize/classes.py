@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
 
 from cloister.anonymize.coded import Array, CodedColumn
 
@@ -32,8 +33,8 @@ def _dense(key: Array, span: int) -> tuple[Array, int]:
         used = np.bincount(key, minlength=span) > 0
         places = np.cumsum(used) - 1
         return places[key], int(places[-1]) + 1 if span else 0
-    distinct, inverse = np.unique(key, return_inverse=True)
-    return inverse, len(distinct)
+    encoded = pa.array(key).dictionary_encode()
+    return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
 
 
 @dataclass(frozen=True)

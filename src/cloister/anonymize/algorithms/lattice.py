@@ -2,44 +2,48 @@
 
 A node says for each quasi-identifier at which level of its hierarchy all its values are released; classes that fail are
 suppressed (`suppression.py`). More general nodes have larger classes and a larger loss. The optimum is over all nodes
-and all sets of classes to suppress. The search keeps a lower bound of the loss of every node and visits the node with
-the lowest one, so it ends with a proof that no node is better; stopped early, it states how far off it may be.
+and all sets of classes to suppress. The search is branch and bound over boxes of nodes, best bound first, so it ends
+with a proof that no node is better; stopped early, it states how far off it may be.
 
-Bounds. Without suppression a node costs `base`, a sum over columns that needs no look at the classes. Each suppressed
-row costs the full penalty instead of its own. Every model says how many rows of a class go at least, however the class
-is cut into finer ones (`Model.least_removed`): of a class of fewer than k rows all, of one with too frequent a value as
-many as make it rare enough. These rows are suppressed at every node z below v, and cost there at least as much more as
-at v. So loss(z) ≥ base(z) + extra(v) for all z ≤ v: each visit raises the bound of a whole box, and a node where more
-rows go than may be suppressed rules out everything below it, and nothing above. No more is assumed: with suppression,
-a model that a merge can break may hold at a node and fail at the nodes above.
+A box holds all nodes between a lowest and a highest one. Three facts bound them:
+
+- Every model says how many rows of a class go at least, however the class is cut into finer ones
+  (`Model.least_removed`): of a class of fewer than k rows all, of one with too frequent a value as many as make it rare
+  enough. So the rows that the highest node loses are lost in the whole box; if that is too many, no node of it remains.
+- A column whose level is lowered alone, all others as in the highest node, loses no more rows than the nodes of the box
+  at that level. If that is too many, the level is ruled out and the lowest node rises: few looks tighten a box a lot.
+- What a row costs falls with each level, and a row that is suppressed costs 1. So no node costs less than the lowest
+  one, with the lost rows suppressed.
+
+A box is split at one column: fixed at its lowest level, which raises the levels of other columns, or above it, which
+costs penalty. No more is assumed: with suppression, a model that a merge can break may hold at a node and fail at the
+nodes above.
 
 Where models compare classes with the release (t, beta), which classes to suppress is itself a hard problem, and what is
 found at a node may not be the least. Then the node keeps its lower bound, and the optimum is proven only if no lower
 bound is below the loss that was found.
 """
 
+import heapq
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
-import pyarrow as pa
 
 from cloister.anonymize.classes import EquivalenceClasses, group
 from cloister.anonymize.coded import Array, CodedColumn
 from cloister.anonymize.hierarchy import CodedHierarchy
-from cloister.anonymize.models import KAnonymity, Requirement
+from cloister.anonymize.models import Requirement
 from cloister.anonymize.suppression import suppress
 from cloister.privacy.errors import BadInput
 
 __all__ = ["Evaluated", "Lattice", "Node", "Search", "search"]
 
 Node = tuple[int, ...]
-_MOST_NODES = 30_000_000
-_INFEASIBLE = 2  # a status of scipy's solver
 _TOLERANCE = 1e-6  # losses nearer than this count as equal: bounds are sums in floating point
+_MOST_HELD = 16_000_000  # rows that open boxes keep; about 200 MB
 
 
 @dataclass(frozen=True)
@@ -51,17 +55,51 @@ class Evaluated:
         loss: between 0 (nothing changed) and 1 (everything suppressed); infinite if too many rows are suppressed.
         suppressed: number of rows.
         classes: number of classes that are released.
-        extra: what suppression adds at least to the loss of this node and of every node below; infinite if all of them
-            suppress too many rows.
-        least: no set of suppressed classes makes this node cost less.
+        least: no set of suppressed classes makes this node cost less; infinite if no node below satisfies the models
+            either.
     """
 
     node: Node
     loss: float
     suppressed: int
     classes: int
-    extra: float
     least: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Kinds:
+    """Rows that no node from `node` on tells apart are of one kind, and counted.
+
+    Attributes:
+        node: the lowest node.
+        rows: a distinct row of the table for each kind.
+        weights: how often it is in the release.
+        population: how often it is in the population; None if there is none.
+        sensitive: codes of the sensitive columns.
+    """
+
+    node: Node
+    rows: Array
+    weights: Array
+    population: Array | None
+    sensitive: Mapping[str, CodedColumn]
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The classes of a node, and what it and every node below lose at least.
+
+    Attributes:
+        kinds: the rows.
+        classes: of them.
+        least: the rows that each class loses at least.
+        lost: their number.
+    """
+
+    kinds: _Kinds
+    classes: EquivalenceClasses
+    least: Array
+    lost: int
 
 
 class Lattice:
@@ -92,24 +130,22 @@ class Lattice:
         if (share < 0).any() or not share.sum() or not np.isfinite(share).all():
             raise BadInput("weights of columns are finite, not negative, and not all 0.")
         share /= share.sum()
-        self._compress(sensitive, population)
-        self.rows = int(self._weights.sum())
+        distinct = self._compress(sensitive, population)
+        self.rows = int(self.whole.weights.sum())
         self.allowed = int(np.floor(self.rows * suppression + 1e-9))
-        self._least = max([1, *(model.k for model in requirement.models if isinstance(model, KAnonymity))])
         # For each column and level: the label's code of each distinct row, and its weighted penalty.
         self._codes = [
-            [level[hierarchy.column.codes[self._distinct]] for level in hierarchy.maps]
-            for hierarchy in self.hierarchies
+            [level[hierarchy.column.codes[distinct]] for level in hierarchy.maps] for hierarchy in self.hierarchies
         ]
         self._widths = [[len(labels) for labels in hierarchy.labels] for hierarchy in self.hierarchies]
         self._losses = [
-            [w * level[hierarchy.column.codes[self._distinct]] for level in hierarchy.losses]
+            [w * level[hierarchy.column.codes[distinct]] for level in hierarchy.losses]
             for w, hierarchy in zip(share, self.hierarchies, strict=True)
         ]
-        self._means = [[float(loss @ self._weights) / self.rows for loss in levels] for levels in self._losses]
+        self.means = [[float(loss @ self.whole.weights) / self.rows for loss in levels] for levels in self._losses]
         self.seen: dict[Node, Evaluated] = {}
 
-    def _compress(self, sensitive: Mapping[str, CodedColumn], population: Array | None) -> None:
+    def _compress(self, sensitive: Mapping[str, CodedColumn], population: Array | None) -> Array:
         """Keep one row of each kind: rows that no node and no model tells apart are counted, not repeated."""
         columns = [hierarchy.column for hierarchy in self.hierarchies] + list(sensitive.values())
         flags = [] if population is None else [population.astype(np.int64)]
@@ -117,25 +153,20 @@ class Lattice:
             [*(column.codes for column in columns), *flags],
             [*(len(column.values) for column in columns), *(2 for _ in flags)],
         )
-        self._distinct = np.empty(number, np.int64)
-        self._distinct[key] = np.arange(len(key))
-        counts = np.bincount(key, minlength=number)
-        if population is None:
-            self._weights, self._population = counts, None
-        else:
-            outside = population[self._distinct].astype(bool)
-            self._weights, self._population = np.where(outside, 0, counts), np.where(outside, counts, 0)
-        self._sensitive = {
-            name: CodedColumn(name, column.values, column.codes[self._distinct]) for name, column in sensitive.items()
-        }
+        distinct = np.empty(number, np.int64)
+        distinct[key] = np.arange(len(key))
+        counts, people = np.bincount(key, minlength=number), None
+        if population is not None:
+            outside = population[distinct].astype(bool)
+            counts, people = np.where(outside, 0, counts), np.where(outside, counts, 0)
+        held = {name: CodedColumn(name, column.values, column.codes[distinct]) for name, column in sensitive.items()}
+        self.whole = _Kinds((0,) * len(self.heights), np.arange(number), counts, people, held)
+        return distinct
 
     @property
     def size(self) -> int:
         """Return the number of nodes."""
-        size = 1
-        for height in self.heights:
-            size *= height + 1
-        return size
+        return math.prod(height + 1 for height in self.heights)
 
     @property
     def top(self) -> Node:
@@ -144,78 +175,115 @@ class Lattice:
 
     def base(self, node: Node) -> float:
         """Return the loss of a node if no row had to be suppressed."""
-        return sum(means[level] for means, level in zip(self._means, node, strict=True))
+        return sum(means[level] for means, level in zip(self.means, node, strict=True))
 
-    def bases(self) -> Array:
-        """Return `base` of every node, as an array with one axis for each column."""
-        total = np.zeros((1,) * len(self.heights), np.float64)
-        for axis, means in enumerate(self._means):
-            shape = [1] * len(self.heights)
-            shape[axis] = len(means)
-            total = total + np.array(means).reshape(shape)
-        return total
+    def kinds(self, node: Node, among: _Kinds) -> _Kinds:
+        """Return rows that no node from this one on tells apart as one; `among` are those of a lower node."""
+        if node == among.node:
+            return among
+        held = list(among.sensitive.values())
+        key, number = self._group(node, among.rows, [c.codes for c in held], [len(c.values) for c in held])
+        chosen = np.empty(number, np.int64)
+        chosen[key] = np.arange(len(key))
+        weights, people = (
+            None if each is None else np.rint(np.bincount(key, weights=each, minlength=number)).astype(np.int64)
+            for each in (among.weights, among.population)
+        )
+        assert weights is not None
+        sensitive = {column.name: CodedColumn(column.name, column.values, column.codes[chosen]) for column in held}
+        return _Kinds(node, among.rows[chosen], weights, people, sensitive)
 
-    def classes(self, node: Node) -> EquivalenceClasses:
-        """Return the classes of the distinct rows at a node."""
-        codes = [levels[level] for levels, level in zip(self._codes, node, strict=True)]
-        widths = [levels[level] for levels, level in zip(self._widths, node, strict=True)]
-        of_row, number = group(codes, widths)
-        return EquivalenceClasses(of_row, number, self._sensitive, self._weights, self._population)
+    def _group(
+        self, node: Node, rows: Array, codes: Sequence[Array] = (), widths: Sequence[int] = ()
+    ) -> tuple[Array, int]:
+        """Return the class of each row at a node, and their number; further columns make them finer."""
+        told = [
+            (of_level[level][rows], width[level])
+            for of_level, width, level in zip(self._codes, self._widths, node, strict=True)
+            if width[level] > 1
+        ]
+        if not told and not codes:
+            return np.zeros(len(rows), np.int64), 1
+        return group([*(code for code, _ in told), *codes], [*(width for _, width in told), *widths])
 
-    def evaluate(self, node: Node) -> Evaluated:
+    def look(self, node: Node, kinds: _Kinds) -> _Look:
+        """Return the classes of a node, and the rows that it and every node below lose at least."""
+        of_row, number = self._group(node, kinds.rows)
+        classes = EquivalenceClasses(of_row, number, kinds.sensitive, kinds.weights, kinds.population)
+        small = np.where(classes.sizes < self.requirement.smallest, classes.sizes, 0)
+        if (lost := int(small.sum())) <= self.allowed:  # else nothing more need be known
+            small = self.requirement.least_removed(classes, self.allowed)
+            lost = int(small.sum())
+        return _Look(kinds, classes, small, lost)
+
+    def evaluate(self, node: Node, look: _Look | None = None) -> Evaluated:
         """Return what a node costs; each node is computed once."""
         known = self.seen.get(node)
         if known is None:
-            known = self.seen[node] = self._evaluate(node)
+            known = self.seen[node] = self._evaluate(node, look or self.look(node, self.whole))
         return known
 
-    def _evaluate(self, node: Node) -> Evaluated:
-        if (few := self._in_small_classes(node)) > self.allowed:
-            return Evaluated(node, np.inf, few, 0, np.inf, np.inf)
-        classes, base = self.classes(node), self.base(node)
-        least = self.requirement.least_removed(classes, self.allowed)
-        lost = int(least.sum())
-        if lost > self.allowed:
-            return Evaluated(node, np.inf, lost, 0, np.inf, np.inf)
-        extra = self._extra(classes, least, node)
-        solution = suppress(self.requirement, classes, self.allowed, least)
+    def _evaluate(self, node: Node, look: _Look) -> Evaluated:
+        if look.lost > self.allowed:
+            return Evaluated(node, np.inf, look.lost, 0, np.inf)
+        classes = look.classes
+        solution = suppress(self.requirement, classes, self.allowed, look.least)
         lost = int(classes.sizes[~solution.kept].sum())
         must = np.where(solution.least, classes.sizes, 0)
         loss = floor = np.inf
         if lost <= self.allowed and solution.kept.any():
-            loss = floor = base + self._extra(classes, np.where(solution.kept, 0, classes.sizes), node)
+            loss = floor = self._cost(node, look, np.where(solution.kept, 0, classes.sizes))
         if not solution.exact and int(must.sum()) <= self.allowed:
-            floor = base + self._extra(classes, must, node)
-        return Evaluated(node, loss, lost, int(solution.kept.sum()), extra, floor)
+            floor = self._cost(node, look, must)
+        return Evaluated(node, loss, lost, int(solution.kept.sum()), floor)
 
-    def _in_small_classes(self, node: Node) -> int:
-        """Return the number of rows in classes of fewer than k rows: quick, and enough to rule most nodes out."""
-        key, span = np.zeros(len(self._weights), np.int64), 1
-        for codes, widths, level in zip(self._codes, self._widths, node, strict=True):
-            if widths[level] > 1:
-                span *= widths[level]
-                if span > 2**62:
-                    return 0
-                key = key * widths[level] + codes[level]
-        of_row = key if span <= 4 * len(key) else pa.array(key).dictionary_encode().indices.to_numpy()
-        sizes = np.bincount(of_row, weights=self._weights)
-        return int(sizes[sizes < self._least].sum())
+    def bound(self, low: Node, look: _Look) -> float:
+        """Return what the nodes from `low` up to the one that was looked at cost at least."""
+        return self._cost(low, look, look.least)
 
-    def _extra(self, classes: EquivalenceClasses, removed: Array, node: Node) -> float:
-        """Return what the loss grows by at least if so many rows of each class are suppressed."""
+    def _cost(self, node: Node, look: _Look, removed: Array) -> float:
+        """Return the loss of a node if so many rows of each class are suppressed, whichever they are: a lower bound."""
+        classes, kinds = look.classes, look.kinds
         rows = np.flatnonzero(removed[classes.of_row])
         if not len(rows):
-            return 0.0
-        own = sum(levels[level][rows] for levels, level in zip(self._losses, node, strict=True))
-        cost, owner = 1.0 - own, classes.of_row[rows]
-        whole = (removed == classes.sizes)[owner]
-        total = float((cost * self._weights[rows])[whole].sum())
-        if not whole.all():
+            return self.base(node)
+        places, owner = kinds.rows[rows], classes.of_row[rows]
+        cost = 1.0 - sum(levels[level][places] for levels, level in zip(self._losses, node, strict=True))
+        entire = (removed == classes.sizes)[owner]
+        total = float((cost * kinds.weights[rows])[entire].sum())
+        if not entire.all():
             cheapest = np.full(classes.number, np.inf)
             np.minimum.at(cheapest, owner, cost)
             some = np.flatnonzero((removed > 0) & (removed < classes.sizes))
             total += float(cheapest[some] @ removed[some])
-        return total / self.rows
+        return self.base(node) + total / self.rows
+
+    def raised(self, low: Node, high: Node, look: _Look, columns: Iterable[int]) -> tuple[Node, dict[int, int]]:
+        """Return the lowest node of a box without levels that lose too many rows, and the rows that are lost at least.
+
+        Args:
+            low, high: of the box.
+            look: at `high`.
+            columns: whose levels are looked at.
+        """
+        clear = look.least[look.classes.of_row] == 0
+        of_row, rows, weights = look.classes.of_row[clear], look.kinds.rows[clear], look.kinds.weights[clear]
+        levels, lost = list(low), {}
+        for column in columns:
+            while levels[column] < high[column]:
+                width = self._widths[column][levels[column]]
+                key = of_row * width + self._codes[column][levels[column]][rows]
+                lost[column] = look.lost + self._in_small_classes(key, look.classes.number * width, weights)
+                if lost[column] <= self.allowed:
+                    break
+                levels[column] += 1
+        return tuple(levels), lost
+
+    def _in_small_classes(self, key: Array, span: int, weights: Array) -> int:
+        """Return the number of rows in classes that are too small for any model."""
+        of_row = key if span <= 8 * len(key) + 1024 else group([key], [span])[0]
+        sizes = np.bincount(of_row, weights=weights)
+        return int(sizes[sizes < self.requirement.smallest].sum())
 
 
 @dataclass
@@ -302,35 +370,114 @@ def search(
         progress: called with the share of the optimum that is proven, and a sentence.
     """
     work = _Work(lattice, seconds)
-    if work.visit(lattice.top).extra == np.inf:
-        work.state.bound = np.inf
-        return work.state
-    work.descend()
-    bounds: _Boxes | _Cuts = _Boxes(lattice) if lattice.size <= _MOST_NODES else _Cuts(lattice)
-    floor = np.inf  # what the nodes that are out of `bounds` cost at least
-    while True:
-        ceiling = np.inf if work.state.best is None else work.state.best.loss
-        lowest, node = bounds.lowest(ceiling, work.left())
-        work.state.bound = max(work.state.bound, min(lowest, floor, ceiling))
-        work.note(progress)
-        if node is None or work.state.gap <= gap or work.late():
-            return work.state
-        before = len(lattice.seen)
-        evaluated = work.visit(node)
-        floor = min(floor, bounds.settle(evaluated))
-        if not np.isfinite(evaluated.extra):
-            for first in range(bounds.widened):
-                bounds.raise_box(work.widest(node, first), np.inf)
-        if bounds.cheap:
-            floor = min([floor, *map(bounds.settle, islice(lattice.seen.values(), before, None))])
+    if work.begin():
+        work.descend(lattice.top)
+        while work.go_on(gap, progress):
+            work.split()
+    return work.state
+
+
+@dataclass(frozen=True)
+class _Box:
+    """Nodes between two, as far as they are not ruled out.
+
+    Attributes:
+        bound: no node of it costs less.
+        low, high: the lowest and the highest node.
+        kinds: rows that none of its nodes tells apart.
+        gone: rows that every node of it loses at least.
+        lost: the same of its nodes at the lowest level of a column, for each column in which they differ.
+    """
+
+    bound: float
+    low: Node
+    high: Node
+    kinds: _Kinds
+    gone: int
+    lost: Mapping[int, int]
 
 
 class _Work:
-    """The visits of a search, and their limit of time."""
+    """The open boxes of a search, what was found, and the limit of time."""
 
     def __init__(self, lattice: Lattice, seconds: float | None) -> None:
         self.lattice, self._seconds, self._began = lattice, seconds, time.monotonic()
         self.state = Search(nodes=lattice.size, heights=lattice.heights, seen=lattice.seen)
+        self._open: list[tuple[float, int, _Box]] = []
+        self._serial = self._splits = 0
+        self._held = 0  # rows that open boxes keep
+        self._floor = np.inf  # nodes that are no longer in a box cost at least as much, or as much as the best one
+
+    @property
+    def _ceiling(self) -> float:
+        return np.inf if self.state.best is None else self.state.best.loss - _TOLERANCE / 2
+
+    def begin(self) -> bool:
+        """Open the box of all nodes; return False if none satisfies the models."""
+        lattice = self.lattice
+        look = lattice.look(lattice.top, lattice.whole)
+        self.visit(lattice.top, look)
+        if look.lost > lattice.allowed:
+            self.state.bound = np.inf
+            return False
+        self._add(lattice.whole.node, lattice.top, look, range(len(lattice.heights)), {})
+        return True
+
+    def go_on(self, gap: float, progress: Callable[[float, str], None] | None) -> bool:
+        """Take over the bound of the open boxes, report it, and return True if there is something left to do."""
+        state, lowest = self.state, self._open[0][0] if self._open else np.inf
+        loss = np.inf if state.best is None else state.best.loss
+        state.bound = max(state.bound, min(lowest, self._floor, loss))
+        self._note(progress)
+        return bool(self._open) and lowest < self._ceiling and state.gap > gap and not self.late()
+
+    def split(self) -> None:
+        """Split the box with the lowest bound at a column: at its lowest level, and above it."""
+        _, _, box = heapq.heappop(self._open)
+        self._held -= len(box.kinds.rows)
+        self._splits += 1
+        if self._splits & (self._splits - 1) == 0:  # 1, 2, 4, 8 …: better nodes than the first walk found
+            self.descend(box.high)
+        lattice, column = self.lattice, self._dividing(box)
+        kinds = lattice.kinds(box.low, box.kinds)
+        level = box.low[column]
+        below, above = _replaced(box.high, column, level), _replaced(box.low, column, level + 1)
+        look = lattice.look(below, kinds)
+        self.visit(below, look)
+        if look.lost <= lattice.allowed:
+            self._add(box.low, below, look, [place for place in box.lost if place != column], {})
+        self._add(above, box.high, lattice.look(box.high, kinds), [column], box.lost)
+
+    def _dividing(self, box: _Box) -> int:
+        """Return the column to split at: both parts are to be bounded better.
+
+        Fixed at its lowest level it uses up rows that may be suppressed; above it, it costs penalty.
+        """
+        lattice = self.lattice
+        spare, columns = max(1, lattice.allowed - box.gone), len(box.low)
+
+        def score(place: int) -> float:
+            means, level = lattice.means[place], box.low[place]
+            dear, used = columns * (means[level + 1] - means[level]), (box.lost[place] - box.gone) / spare
+            return min(dear, used) + 0.1 * max(dear, used)
+
+        return max(box.lost, key=score)
+
+    def _add(self, low: Node, high: Node, look: _Look, columns: Iterable[int], known: Mapping[int, int]) -> None:
+        """Open a box without the levels that are ruled out, unless all its nodes cost more than the best one."""
+        lattice = self.lattice
+        low, lost = lattice.raised(low, high, look, columns)
+        bound = lattice.bound(low, look)
+        if bound >= self._ceiling:
+            return
+        if low == high:
+            self._floor = min(self._floor, lattice.evaluate(high).least)
+            return
+        lost = {place: lost.get(place, known.get(place, 0)) for place in range(len(low)) if low[place] < high[place]}
+        kinds = look.kinds if self._held + len(look.kinds.rows) <= _MOST_HELD else lattice.whole
+        self._held += len(kinds.rows)
+        self._serial += 1
+        heapq.heappush(self._open, (bound, -self._serial, _Box(bound, low, high, kinds, look.lost, lost)))
 
     def left(self) -> float | None:
         """Return the seconds that are left; None if there is no limit."""
@@ -340,32 +487,32 @@ class _Work:
         """Return True if no time is left."""
         return self.left() == 0.0
 
-    def visit(self, node: Node) -> Evaluated:
+    def visit(self, node: Node, look: _Look | None = None) -> Evaluated:
         """Evaluate a node."""
-        evaluated, state = self.lattice.evaluate(node), self.state
+        evaluated, state = self.lattice.evaluate(node, look), self.state
         if np.isfinite(evaluated.loss) and (state.best is None or evaluated.loss < state.best.loss):
             state.best = evaluated
         state.visited, state.seconds = len(self.lattice.seen), time.monotonic() - self._began
         return evaluated
 
-    def note(self, progress: Callable[[float, str], None] | None) -> None:
+    def _note(self, progress: Callable[[float, str], None] | None) -> None:
         """Record the state, and report it."""
         state = self.state
         state.seconds = time.monotonic() - self._began
         if state.best is None:
             return
-        state.history.append((state.seconds, state.best.loss, state.bound))
+        if not state.history or state.history[-1][1:] != (state.best.loss, state.bound):
+            state.history.append((state.seconds, state.best.loss, state.bound))
         if progress is not None:
             progress(1.0 if state.optimal else min(1.0, state.bound / state.best.loss), state.describe())
 
-    def descend(self) -> None:
-        """Walk from the top to a node none of whose children is cheaper: a first good node.
+    def descend(self, node: Node) -> None:
+        """Walk down from a node to one none of whose children is cheaper: a good node.
 
         While nothing satisfies the requirement, the child that suppresses least is taken.
         """
-        node = self.lattice.top
         while not self.late():
-            children = [(*node[:place], level - 1, *node[place + 1 :]) for place, level in enumerate(node) if level]
+            children = [_replaced(node, place, level - 1) for place, level in enumerate(node) if level]
             costs = [(self._price(child), child) for child in children if not self.late()]
             best = min(costs, default=None)
             if best is None or best[0] >= self._price(node):
@@ -376,149 +523,6 @@ class _Work:
         evaluated = self.visit(node)
         return evaluated.loss, evaluated.suppressed
 
-    def widest(self, node: Node, first: int) -> Node:
-        """Return a more general node that is ruled out as well and none of whose parents is; raise some columns first.
 
-        It is not the most general one if time runs out.
-        """
-        heights = self.lattice.heights
-        order = sorted(range(len(node)), key=lambda place: heights[place] - node[place], reverse=True)
-        start = first * len(order) // 8
-        for place in order[start:] + order[:start]:
-            low, high = node[place], heights[place]
-            while low < high and not self.late():  # the highest level that is still ruled out
-                middle = (low + high + 1) // 2
-                parent = (*node[:place], middle, *node[place + 1 :])
-                if np.isfinite(self.visit(parent).extra):
-                    high = middle - 1
-                else:
-                    low, node = middle, parent
-        return node
-
-
-class _Boxes:
-    """Lower bounds of the nodes that were not visited, in an array: for lattices that fit into memory."""
-
-    widened = 1  # boxes for each node that is ruled out
-    cheap = True  # to take in what nodes say that were visited on the way
-
-    def __init__(self, lattice: Lattice) -> None:
-        self._base = lattice.bases().astype(np.float32 if lattice.size > 1_000_000 else np.float64)
-        self._bound = self._base.copy()
-
-    def lowest(self, ceiling: float, left: float | None) -> tuple[float, Node | None]:
-        """Return the lowest bound, and its node if that may cost less than `ceiling`."""
-        flat = int(np.argmin(self._bound))
-        node = tuple(int(place) for place in np.unravel_index(flat, self._bound.shape))
-        bound = float(self._bound[node])
-        return bound, node if bound < ceiling - _TOLERANCE / 2 and np.isfinite(bound) else None
-
-    def settle(self, evaluated: Evaluated) -> float:
-        """Take a node out, raise the bounds of those below it, and return what it costs at least."""
-        least = max(float(self._bound[evaluated.node]), evaluated.least)
-        self._bound[evaluated.node] = np.inf
-        self.raise_box(evaluated.node, evaluated.extra)
-        return least
-
-    def raise_box(self, node: Node, extra: float) -> None:
-        box = tuple(slice(0, level + 1) for level in node)
-        if np.isfinite(extra):
-            np.maximum(self._bound[box], np.add(self._base[box], extra, dtype=self._base.dtype), out=self._bound[box])
-        else:
-            self._bound[box] = np.inf
-
-
-class _Cuts:
-    """Lower bounds by an integer program over the levels: for lattices that do not fit into memory.
-
-    A binary variable says whether a column is at least at a level; one more number is what suppression adds. Each box
-    is a linear inequality, so the bound of the program is a bound of every node.
-    """
-
-    widened = 8  # solving the program takes longer than looking at nodes
-    cheap = False  # each row makes the program larger
-
-    def __init__(self, lattice: Lattice) -> None:
-        self._places = {
-            place: number
-            for number, place in enumerate(
-                (column, level) for column, height in enumerate(lattice.heights) for level in range(1, height + 1)
-            )
-        }
-        self._heights = lattice.heights
-        self._base = lattice.base
-        self._costs = np.array(
-            [means[level] - means[level - 1] for means in lattice._means for level in range(1, len(means))] + [1.0]
-        )
-        self._offset = lattice.base((0,) * len(lattice.heights))
-        self._rows: list[Array] = []
-        self._least: list[float] = []
-        self._points: set[Node] = set()
-        for (_, level), number in self._places.items():
-            if level > 1:
-                row = np.zeros(len(self._costs))
-                row[number - 1], row[number] = 1.0, -1.0
-                self._add(row, 0.0)
-
-    def lowest(self, ceiling: float, left: float | None) -> tuple[float, Node | None]:
-        """Return a lower bound, and a node that attains it or may cost less than `ceiling`; none if time runs out."""
-        from scipy.optimize import Bounds, LinearConstraint, milp
-
-        limits = {} if not self._rows else {"constraints": LinearConstraint(np.array(self._rows), self._least, np.inf)}
-        options = {"mip_rel_gap": 1e-6} | ({} if left is None else {"time_limit": max(left, 1e-3)})
-        solved = milp(
-            self._costs,
-            integrality=np.append(np.ones(len(self._costs) - 1), 0),
-            bounds=Bounds(0, np.append(np.ones(len(self._costs) - 1), np.inf)),
-            options=options,
-            **limits,
-        )
-        if solved.status == _INFEASIBLE:
-            return np.inf, None  # every node was visited or is ruled out
-        proven = getattr(solved, "mip_dual_bound", None)
-        bound = -np.inf if proven is None or not np.isfinite(proven) else float(proven) + self._offset
-        if solved.x is None:
-            return bound, None
-        chosen = np.rint(solved.x[:-1]).astype(int)
-        levels = [0] * len(self._heights)
-        for (column, _), number in self._places.items():
-            levels[column] += int(chosen[number])
-        node = tuple(levels)
-        return bound, node if bound < ceiling - _TOLERANCE / 2 and node not in self._points else None
-
-    def settle(self, evaluated: Evaluated) -> float:
-        """Take a node out, raise the bounds of those below it, and return what it costs at least."""
-        self._points.add(evaluated.node)
-        if np.isfinite(evaluated.extra):  # else it is not worth a row: the widened boxes hold it
-            row, constant = self._above(evaluated.node), 0.0
-            for column, level in enumerate(evaluated.node):
-                if level:
-                    row[self._places[column, level]] -= 1.0
-                    constant += 1.0
-            self._add(row, 1.0 - constant)
-            self.raise_box(evaluated.node, evaluated.extra)
-        return evaluated.least
-
-    def raise_box(self, node: Node, extra: float) -> None:
-        self._bound(self._above(node), 0.0, extra)
-
-    def _above(self, node: Node) -> Array:
-        """Return the row that counts the columns above their level in a node."""
-        row = np.zeros(len(self._costs))
-        for column, level in enumerate(node):
-            if level < self._heights[column]:
-                row[self._places[column, level + 1]] = 1.0
-        return row
-
-    def _bound(self, row: Array, constant: float, extra: float) -> None:
-        """Ask for row + constant ≥ 1, or for what suppression adds to be at least `extra`."""
-        if not np.isfinite(extra):
-            self._add(row, 1.0 - constant)
-        elif extra > 0:
-            row = row * extra
-            row[-1] = 1.0
-            self._add(row, extra * (1.0 - constant))
-
-    def _add(self, row: Array, least: float) -> None:
-        self._rows.append(row)
-        self._least.append(least)
+def _replaced(node: Node, place: int, level: int) -> Node:
+    return (*node[:place], level, *node[place + 1 :])

@@ -151,7 +151,7 @@ def _lattice_caption(search: Search, names: Sequence[str], drawn: int) -> str:
     )
     return (
         f"Each dot is one combination of levels, the most general at the top; there are {search.nodes:,}.{part} "
-        f"{search.visited:,} were evaluated, the rest were ruled out without a look. Chosen: {levels}. {proof}"
+        f"{search.visited:,} were evaluated, the rest were ruled out many at a time. Chosen: {levels}. {proof}"
     )
 
 
