@@ -1,6 +1,8 @@
 """Planned releases: the price of discrete noise on sampled integer vectors, from both sides; noise for a loss."""
 
 import math
+import multiprocessing
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -16,7 +18,7 @@ from cloister.privacy.errors import BadLoss, BadScale, CloisterError, OverBudget
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.loss import epsilon, rho
 from cloister.privacy.mechanisms import Mechanism
-from cloister.privacy.noise import SeededSource
+from cloister.privacy.noise import SYSTEM, SeededSource
 
 S = 2**30
 
@@ -228,3 +230,31 @@ def test_noise_has_the_stated_standard_deviation():
     drawn = made.release(lambda noise: noise.release(np.zeros(20_000, dtype=np.int64)), SeededSource(4)) / S
     assert abs(drawn.std() / 2 - 1) < 0.02
     assert abs(drawn.mean()) < 0.06
+
+
+def test_noise_drawn_ahead_is_used_once_and_belongs_to_its_step():
+    first, then = step(1, 1, 3), step(50, 1, 4)
+    noise = NoiseSteps(((first, 40), (then, 30)), SeededSource(8))
+    drawn = [noise.release(np.zeros(3, dtype=np.int64)) for _ in range(40)]
+    wide = [noise.release(np.zeros(4, dtype=np.int64)) for _ in range(30)]
+    assert len({tuple(vector) for vector in (*drawn, *wide)}) == 70
+    assert len({number for vector in (*drawn, *wide) for number in vector.tolist()}) == 240
+    assert 0.8 < np.std(drawn) / S < 1.2
+    assert 40 < np.std(wide) / S < 60
+    with pytest.raises(OverBudget):
+        noise.release(np.zeros(4, dtype=np.int64))
+
+
+def test_a_forked_process_uses_none_of_the_noise_that_was_drawn_ahead():
+    noise, zeros = NoiseSteps(((step(1, 1, 4), 50),), SYSTEM), np.zeros(4, dtype=np.int64)
+    noise.release(zeros)
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=lambda: queue.put([noise.release(zeros).tolist() for _ in range(9)]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child.start()
+    theirs = queue.get()
+    child.join()
+    ours = [noise.release(zeros).tolist() for _ in range(9)]
+    assert not {tuple(one) for one in ours} & {tuple(one) for one in theirs}

@@ -9,7 +9,7 @@ it does not: amplification by sampling is lost at the large orders of zCDP.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -25,6 +25,7 @@ from cloister.privacy.errors import BadInput, BadLoss, BadScale, OverBudget, Wro
 from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.mechanisms import checks
 from cloister.privacy.noise import SYSTEM, Source, discrete_gaussian
+from cloister.privacy.noise.source import fork_count
 from cloister.privacy.number import Number, rational, root_above, rounded_up
 
 __all__ = ["NoiseSteps", "PlannedRelease", "Steps", "interval_for", "lower_price", "price", "solve"]
@@ -34,6 +35,7 @@ Steps = tuple[tuple[DiscreteGaussianStep, int], ...]  # a step, and how often it
 # Rounding losses to a grid of interval h adds about T h² to epsilon (measured; tests/unit/privacy/test_planned.py).
 _SHARE = 1 / 2000
 _FINEST, _COARSEST = 1e-5, 1e-2
+_AHEAD = 2**16  # integers of noise that are drawn at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,9 @@ class PlannedRelease:
 class NoiseSteps:
     """The noise of planned steps, in order; each is used once.
 
+    Noise does not depend on data, so that of short vectors is drawn for several steps at once. It stays in memory: no
+    checkpoint holds it, and a forked process draws its own.
+
     Attributes:
         source: the source of random bits, for samples too.
         done: steps used so far.
@@ -113,6 +118,8 @@ class NoiseSteps:
     steps: Steps
     source: Source
     done: int = 0
+    _ahead: Any = field(default=(), init=False, repr=False)  # noise of the next steps, one in each row
+    _drawn: Any = field(default=None, init=False, repr=False)  # the step it is for, and the process that drew it
 
     def skip(self, count: int) -> None:
         """Count steps as used whose noisy results exist already, in a checkpoint."""
@@ -127,9 +134,18 @@ class NoiseSteps:
         step = self._next()
         if step is None or integers.shape != (step.coordinates,) or integers.dtype != np.int64:
             raise OverBudget("the plan of this release has no such step left. Nothing more can be released under it.")
+        noise = self._noise(step)
         self.done += 1
-        noise = discrete_gaussian(step.sigma, integers.shape, self.source)
         return np.asarray(integers + noise)
+
+    def _noise(self, step: DiscreteGaussianStep) -> NDArray[Any]:
+        owner = step, fork_count()
+        if not len(self._ahead) or self._drawn != owner:
+            left = sum(times for _, times in self.steps) - self.done
+            size = min(left, max(1, _AHEAD // step.coordinates)), step.coordinates
+            self._ahead, self._drawn = discrete_gaussian(step.sigma, size, self.source), owner
+        noise, self._ahead = self._ahead[0], self._ahead[1:]
+        return np.asarray(noise)
 
     def _next(self) -> DiscreteGaussianStep | None:
         before = 0

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cloister.privacy.errors import BadNumber
 
-__all__ = ["SYSTEM", "SeededSource", "Source", "SystemSource"]
+__all__ = ["SYSTEM", "SeededSource", "Source", "SystemSource", "fork_count"]
 
 Size = int | tuple[int, ...]
 _Unsigned = TypeVar("_Unsigned", np.uint8, np.uint16, np.uint32, np.uint64)
@@ -117,6 +117,12 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+def fork_count() -> int:
+    """Return how many forks lead to this process: noise drawn ahead belongs to the process that drew it."""
+    return _generation
+
 
 SYSTEM = SystemSource()
 
