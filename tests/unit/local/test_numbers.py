@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from cloister import local
 from cloister.local.analysis.combine import combine, selection
@@ -599,6 +600,17 @@ def test_crafted_reports_reach_the_poisoning_bound_and_never_pass_it(name: str) 
     assert 0.9 * bound.up - noise < moved < bound.up + noise
     assert bound.up > bound.honest
     assert "mean" in str(bound)
+
+
+def test_few_liars_on_one_of_several_numbers_stay_within_the_bound_among_few_people_too() -> None:
+    mechanism = MECHANISMS["one of three"]
+    chance = mechanism.picked / mechanism.size
+    for n in (2, 5, 10, 30, 1000):
+        for fakes in {1, 2, n // 2}:
+            reported = np.arange(n - fakes + 1)  # by so many honest devices
+            share = float((binom.pmf(reported, n - fakes, chance) * fakes / (reported + fakes)).sum())
+            whole = local.poisoning(mechanism, n, n).up
+            assert whole * share <= local.poisoning(mechanism, fakes, n).up * (1 + 1e-9), (n, fakes)
 
 
 def test_no_bound_is_invented_for_a_rebuilt_distribution() -> None:

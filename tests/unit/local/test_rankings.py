@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from cloister import local
 from cloister.local.privacy.certificate import verify
@@ -212,6 +213,55 @@ def test_liars_who_all_claim_the_same_pair_are_bounded() -> None:
     assert bound.honest == pytest.approx(0.01)
     assert bound.honest < bound.up
     assert local.poisoning(pairs, 0, 2000).up == 0
+
+
+def expected_rise(mechanism: Any, parts: int, fakes: list[int], n: int) -> float:
+    """The sum of expected rises of shares that nobody holds, if so many fakes claim each of some pairs or places.
+
+    Exact: a part is reported by a binomial number H of honest devices; without any report its share is a guess.
+    """
+    high = float((1 - mechanism.q) / (mechanism.p - mechanism.q))
+    guess = 0.5 if isinstance(mechanism, local.PairOrder) else 1 / mechanism.domain
+    honest = n - sum(fakes)
+    law = binom.pmf(np.arange(honest + 1), honest, 1 / parts)
+    share = [float((law * (k / (np.arange(honest + 1) + k))).sum()) for k in fakes]
+    return sum(share) * high - len(fakes) * float(law[0]) * guess
+
+
+@pytest.mark.parametrize("name", ["pair", "place"])
+def test_few_liars_among_few_people_stay_within_the_bound_too(name: str) -> None:
+    mechanism = MECHANISMS[name]
+    parts = 10 if name == "pair" else 5
+    for n in (2, 5, 10, 30, 100, 1000):
+        for fakes in {1, 2, 3, n // 2, n}:
+            bound = local.poisoning(mechanism, min(fakes, n), n)
+            exact = expected_rise(mechanism, parts, [min(fakes, n)], n)
+            assert exact <= bound.up * (1 + 1e-9), (n, fakes)
+            if n >= 100 and fakes < n:
+                assert bound.up <= 1.05 * exact, (n, fakes)
+
+
+@pytest.mark.parametrize("name", ["pair", "place"])
+def test_liars_who_claim_several_pairs_or_places_stay_within_the_bound_of_all_together(name: str) -> None:
+    mechanism = MECHANISMS[name]
+    parts = 10 if name == "pair" else 5
+    for n in (10, 70, 1000):
+        for fakes, targets in ((2, 2), (9, 3), (10, 2), (10, 5)):
+            bound = local.poisoning(mechanism, fakes, n, targets)
+            for split in (1, 2, 3, targets):
+                each = [len(part) for part in np.array_split(np.arange(fakes), min(split, targets, fakes))]
+                assert expected_rise(mechanism, parts, each, n) <= bound.together * (1 + 1e-9), (n, fakes, targets)
+
+
+def test_a_single_liar_moves_a_real_estimate_by_no_more_than_the_bound_on_average() -> None:
+    mechanism, n = MECHANISMS["pair"], 10
+    bound, moved = local.poisoning(mechanism, 1, n), []
+    for turn in range(400):
+        honest = mechanism.aggregate(mechanism.perturb(np.tile(np.arange(5)[::-1], (n - 1, 1)), SeededSource(turn)))
+        fooled = mechanism.estimate(honest + mechanism.aggregate([b"\x01"]))
+        moved.append(fooled.matrix[0, 1] - mechanism.estimate(honest).matrix[0, 1])
+    slip = 3 * np.std(moved) / len(moved) ** 0.5
+    assert 0.4 * bound.up < np.mean(moved) < bound.up + slip
 
 
 def test_rankings_of_several_levels_are_not_mixed_up_with_shares() -> None:

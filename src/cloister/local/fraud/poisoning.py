@@ -66,6 +66,9 @@ def poisoning(mechanism: Oracle, fakes: int, n: int, targets: int = 1) -> Poison
     - low). Cao, Jia & Gong 2021 show that crafted reports come close to this (their maximal gain attack), far beyond
     false values alone: the noise that protects honest respondents amplifies fakes, more so as epsilon falls.
 
+    Of rankings and sampled numbers all fakes may be about one pair, place or coordinate. The expectation is then also
+    over the honest devices that happen to report on it: if only a few did, fakes moved it further.
+
     Privacy: reads public facts alone.
     """
     count(n, "n")
@@ -80,21 +83,34 @@ def poisoning(mechanism: Oracle, fakes: int, n: int, targets: int = 1) -> Poison
         moved = fakes / n * (mechanism.limit / STEPS + 1)
         return Poisoning(fakes, n, moved, moved, targets, targets * moved, 2 * fakes / n, "mean")
     low, high = _reach(mechanism)
-    most = _supported(mechanism, targets)
-    share = _share(mechanism, fakes, n)
+    if isinstance(mechanism, PairOrder | ItemAtPlace):
+        return _rankings(mechanism, (low, high), fakes, n, targets)
+    most, share = _supported(mechanism, targets), fakes / n
     pushed = most * high + (targets - most) * low
-    return Poisoning(fakes, n, share * high, share * (1 - low), targets, share * max(pushed, high), fakes / n)
+    return Poisoning(fakes, n, share * high, share * (1 - low), targets, share * max(pushed, high), share)
 
 
-def _share(mechanism: Oracle, fakes: int, n: int) -> float:
-    """Return the share of fakes among the reports that one entry is estimated from.
+def _rankings(
+    mechanism: PairOrder | ItemAtPlace, reach: tuple[float, float], fakes: int, n: int, targets: int
+) -> Poisoning:
+    """Return the bound for a ranking: honest devices report one pair or place of many, and fakes choose theirs."""
+    low, high = reach
+    chance = Fraction(1, mechanism.pairs if isinstance(mechanism, PairOrder) else mechanism.domain)
+    share = _claimed(fakes, n - fakes, chance)
+    # The share of fakes is concave in their number: spread over several pairs or places they raise the sum most.
+    apart = max(1, min(targets, fakes))
+    together = apart * _claimed(Fraction(fakes, apart), n - fakes, chance)
+    return Poisoning(fakes, n, share * high, share * (1 - low), targets, together * high, fakes / n)
 
-    For a ranking, honest devices report one pair or place of many, and all fakes may claim the same one.
+
+def _claimed(fakes: int | Fraction, honest: int, chance: Fraction) -> float:
+    """Bound the expected share of fakes among the reports on one part (a pair, a place, a coordinate) that all claim.
+
+    Each of m honest devices reports the part with this chance, so that their number H is random, and E[k/(H + k)] is
+    more than k/(E[H] + k). With Y a sum of m + 1 such coins, E[1/(H + k)] = E[Y/(Y + k - 1)] / E[Y], and y/(y + k - 1)
+    is concave: so E[k/(H + k)] is at most k/(E[Y] + k - 1).
     """
-    if not isinstance(mechanism, PairOrder | ItemAtPlace) or not fakes:
-        return fakes / n
-    parts = mechanism.pairs if isinstance(mechanism, PairOrder) else mechanism.domain
-    return fakes / ((n - fakes) / parts + fakes)
+    return float(min(Fraction(1), fakes / ((honest + 1) * chance + fakes - 1))) if fakes else 0.0
 
 
 def _reach(mechanism: Oracle) -> tuple[float, float]:
@@ -134,9 +150,8 @@ def _means(mechanism: NumberMechanism, fakes: int, n: int) -> Poisoning:
         abs((position - part.mean[0]) / part.mean[1]) for part in mechanism.parts for position in (0, part.outputs - 1)
     ]
     half = max((high - low) / 2 for low, high in mechanism.ends)
-    # All fakes may report the same coordinate; honest devices report it only `picked` times in `size`.
-    share = Fraction(fakes, n)
-    if isinstance(mechanism, SampledNumbers) and fakes:
-        share = fakes / (fakes + Fraction((n - fakes) * mechanism.picked, mechanism.size))
-    moved = float(share * half * (max(reaches) + 1))
+    share = fakes / n
+    if isinstance(mechanism, SampledNumbers):  # all fakes may report the same coordinate
+        share = _claimed(fakes, n - fakes, Fraction(mechanism.picked, mechanism.size))
+    moved = share * float(half * (max(reaches) + 1))
     return Poisoning(fakes, n, moved, moved, 1, moved, float(Fraction(fakes, n) * 2 * half), "mean")
