@@ -172,6 +172,24 @@ def test_no_report_on_any_value_passes_the_poisoning_bound_and_some_report_reach
         assert max(sums) <= local.poisoning(mechanism, 1, 1, targets).together * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("length", [4, 8])
+def test_crafted_reports_move_heavy_hitters_up_and_down_within_the_bound(length: int) -> None:
+    mechanism, n, fakes, value = local.HeavyHitters.for_loss(local.epsilon(1), length, 2), 2000, 40, 9
+    bound, last = local.poisoning(mechanism, fakes, n), mechanism.levels - 1
+    own = mechanism.hashed(last, 1, value)
+    raised, lowered = [], []
+    for turn in range(20):
+        for moved, holds, bucket in ((raised, value ^ 6, own), (lowered, value, (own + 1) % mechanism.buckets)):
+            honest = mechanism.aggregate(mechanism.perturb([holds] * (n - fakes), SeededSource(f"{turn} {holds}")))
+            report = last + mechanism.levels * (mechanism.buckets + bucket)  # of the hash with number 1
+            fooled = honest + mechanism.aggregate([report.to_bytes(mechanism.width, "little")] * fakes)
+            pair = [mechanism.estimate(counts, values=[value]).frequencies[0] for counts in (honest, fooled)]
+            moved.append(abs(pair[1] - pair[0]))
+    for moved, most in ((raised, bound.up), (lowered, bound.down)):
+        slip = 3 * np.std(moved) / len(moved) ** 0.5
+        assert 0.9 * most - slip < np.mean(moved) < most + slip
+
+
 @pytest.mark.parametrize("name", ["mostly yes", "mostly no", "RR"])
 def test_made_up_noes_and_yeses_move_both_shares_within_the_bound(name: str) -> None:
     mechanism, n, fakes = few("1")[name], 10_000, 1000

@@ -66,8 +66,8 @@ def poisoning(mechanism: Oracle, fakes: int, n: int, targets: int = 1) -> Poison
     - low). Cao, Jia & Gong 2021 show that crafted reports come close to this (their maximal gain attack), far beyond
     false values alone: the noise that protects honest respondents amplifies fakes, more so as epsilon falls.
 
-    Of rankings and sampled numbers all fakes may be about one pair, place or coordinate. The expectation is then also
-    over the honest devices that happen to report on it: if only a few did, fakes moved it further.
+    All fakes may be about one pair or place of a ranking, one of several numbers, or the last level of heavy hitters.
+    The expectation is then also over the honest devices that happen to report on it: if few did, fakes moved it more.
 
     Privacy: reads public facts alone.
     """
@@ -83,28 +83,39 @@ def poisoning(mechanism: Oracle, fakes: int, n: int, targets: int = 1) -> Poison
         moved = fakes / n * (mechanism.limit / STEPS + 1)
         return Poisoning(fakes, n, moved, moved, targets, targets * moved, 2 * fakes / n, "mean")
     low, high = _reach(mechanism)
+    share, chance = _share(mechanism, fakes, n - fakes), _chance(mechanism)
     if isinstance(mechanism, PairOrder | ItemAtPlace):
-        return _rankings(mechanism, (low, high), fakes, n, targets)
-    most, share = _supported(mechanism, targets), fakes / n
-    pushed = most * high + (targets - most) * low
-    return Poisoning(fakes, n, share * high, share * (1 - low), targets, share * max(pushed, high), share)
+        # The share of fakes is concave in their number: spread over several pairs or places they raise the sum most.
+        apart = max(1, min(targets, fakes))
+        together = apart * _claimed(Fraction(fakes, apart), n - fakes, chance) * high
+    else:
+        most = _supported(mechanism, targets)
+        together = share * max(most * high + (targets - most) * low, high)
+    return Poisoning(fakes, n, share * high, share * (1 - low), targets, together, fakes / n)
 
 
-def _rankings(
-    mechanism: PairOrder | ItemAtPlace, reach: tuple[float, float], fakes: int, n: int, targets: int
-) -> Poisoning:
-    """Return the bound for a ranking: honest devices report one pair or place of many, and fakes choose theirs."""
-    low, high = reach
-    chance = Fraction(1, mechanism.pairs if isinstance(mechanism, PairOrder) else mechanism.domain)
-    share = _claimed(fakes, n - fakes, chance)
-    # The share of fakes is concave in their number: spread over several pairs or places they raise the sum most.
-    apart = max(1, min(targets, fakes))
-    together = apart * _claimed(Fraction(fakes, apart), n - fakes, chance)
-    return Poisoning(fakes, n, share * high, share * (1 - low), targets, together * high, fakes / n)
+def _chance(mechanism: Oracle) -> Fraction:
+    """Return the probability that an honest device reports the part that all fakes may claim; 1 without parts.
+
+    A share of a ranking is estimated from the reports on its pair or place, a number of several from those on its
+    coordinate, and a heavy hitter from those at the last level.
+    """
+    if isinstance(mechanism, PairOrder):
+        return Fraction(1, mechanism.pairs)
+    if isinstance(mechanism, ItemAtPlace):
+        return Fraction(1, mechanism.domain)
+    if isinstance(mechanism, SampledNumbers):
+        return Fraction(mechanism.picked, mechanism.size)
+    return mechanism.share(mechanism.levels - 1) if isinstance(mechanism, HeavyHitters) else Fraction(1)
 
 
-def _claimed(fakes: int | Fraction, honest: int, chance: Fraction) -> float:
-    """Bound the expected share of fakes among the reports on one part (a pair, a place, a coordinate) that all claim.
+def _share(mechanism: Oracle, fakes: int, honest: int) -> float:
+    """Bound the expected share of fakes among the reports that one estimate is made from, if all are about it."""
+    return _claimed(Fraction(fakes), honest, _chance(mechanism))
+
+
+def _claimed(fakes: Fraction, honest: int, chance: Fraction) -> float:
+    """Bound the expected share of fakes among the reports on one part that they all claim.
 
     Each of m honest devices reports the part with this chance, so that their number H is random, and E[k/(H + k)] is
     more than k/(E[H] + k). With Y a sum of m + 1 such coins, E[1/(H + k)] = E[Y/(Y + k - 1)] / E[Y], and y/(y + k - 1)
@@ -114,7 +125,7 @@ def _claimed(fakes: int | Fraction, honest: int, chance: Fraction) -> float:
 
 
 def _reach(mechanism: Oracle) -> tuple[float, float]:
-    """Return the least and the most that one report can add to n times a share, whichever value's it is."""
+    """Return the least and the most that a report adds to a share times the number of reports it is estimated from."""
     if isinstance(mechanism, HistogramEncoding):
         return -float(mechanism.limit), float(mechanism.limit)
     if isinstance(mechanism, HadamardResponse):
@@ -127,15 +138,12 @@ def _reach(mechanism: Oracle) -> tuple[float, float]:
     if isinstance(mechanism, CountMeanSketch):
         meet = 1 / mechanism.buckets
         return (low - meet) / (1 - meet), (high - meet) / (1 - meet)
-    if isinstance(mechanism, HeavyHitters):  # all fakes may claim to be at the last level
-        share = float(mechanism.share(mechanism.levels - 1))
-        return low / share, high / share
     return low, high
 
 
 def _supported(mechanism: Oracle, targets: int) -> int:
     """Return the number of targets one report can support at once."""
-    if isinstance(mechanism, DirectEncoding | RandomisedResponse | OneOfSet | PairOrder | ItemAtPlace):
+    if isinstance(mechanism, DirectEncoding | RandomisedResponse | OneOfSet):
         return 1
     if isinstance(mechanism, SubsetSelection):
         return min(targets, mechanism.size)
@@ -150,8 +158,5 @@ def _means(mechanism: NumberMechanism, fakes: int, n: int) -> Poisoning:
         abs((position - part.mean[0]) / part.mean[1]) for part in mechanism.parts for position in (0, part.outputs - 1)
     ]
     half = max((high - low) / 2 for low, high in mechanism.ends)
-    share = fakes / n
-    if isinstance(mechanism, SampledNumbers):  # all fakes may report the same coordinate
-        share = _claimed(fakes, n - fakes, Fraction(mechanism.picked, mechanism.size))
-    moved = share * float(half * (max(reaches) + 1))
+    moved = _share(mechanism, fakes, n - fakes) * float(half * (max(reaches) + 1))
     return Poisoning(fakes, n, moved, moved, 1, moved, float(Fraction(fakes, n) * 2 * half), "mean")
