@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from cloister.attack.zoo import ZOO
 from cloister.cli import main as cloister
 from cloister.hub.ops.settings_page import settings_page
 from cloister.privacy.errors import CloisterError, catalogue
@@ -23,7 +24,7 @@ MADE = "<!-- Made by docs/generate.py from {}. Edit that, then run `make docs`. 
 
 def pages() -> dict[str, str]:
     """Every generated page, by its path under docs/."""
-    made = {"errors.md": errors(), "cli.md": command_line(), "benchmarks.md": benchmarks()}
+    made = {"errors.md": errors(), "cli.md": command_line(), "benchmarks.md": benchmarks(), "zoo.md": zoo()}
     made["hub-settings.md"] = MADE.format("src/cloister/hub/core/settings.py") + "\n" + settings_page()
     return made | {f"reference/{room.name}.md": reference(room) for room in rooms()}
 
@@ -50,6 +51,34 @@ def errors() -> str:
 def _error(kind: type[CloisterError]) -> str:
     meaning = cleandoc(kind.__doc__ or "")
     return f"### {kind.code} {kind.__name__}\n\n{meaning}\n\n*Way out:* {kind.way_out}\n"
+
+
+# The zoo of broken mechanisms.
+
+_KINDS = {
+    "mechanism": ("Mechanisms", "mechanisms.py"),
+    "query": ("Queries", "queries.py"),
+    "training": ("Training", "training.py"),
+    "protocol": ("Protocols", "protocols.py"),
+}
+
+
+def zoo() -> str:
+    """Every fault of the zoo, by kind, and how to run it."""
+    parts = [
+        MADE.format("src/cloister/attack/zoo/"),
+        "# The zoo\n",
+        "Faults that people make when they write a private mechanism, a query engine, a training loop or a\n"
+        "protocol. Each is a broken mechanism beside an honest twin with the same claim. `cloister attack zoo`\n"
+        "audits all of them: an audit is worth using if it refutes the broken ones and never accuses a twin.\n"
+        "[Benchmarks](benchmarks.md) has the result. To test your own auditor, take the pairs from\n"
+        "`cloister.attack.zoo.ZOO`.\n",
+    ]
+    for kind, (title, file) in _KINDS.items():
+        rows = [[t.name, t.fault, str(t.claim), t.reference or "—"] for t in ZOO if t.kind == kind]
+        parts += [f"## {title}\n", f"Code: `src/cloister/attack/zoo/{file}`.\n"]
+        parts.append(_table(["fault", "what is wrong", "claim", "described in"], rows))
+    return "\n".join(parts)
 
 
 # Command line.

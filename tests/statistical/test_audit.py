@@ -10,6 +10,7 @@ from cloister.attack import Audit, Batched, OutputFeature, audit
 from cloister.attack.intervals import curve
 from cloister.attack.mechanisms.events import choose, learn
 from cloister.attack.mechanisms.outputs import as_outputs
+from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import epsilon, rho
 from cloister.privacy.noise import SeededSource, bernoulli, discrete_gaussian, discrete_laplace
 
@@ -123,3 +124,76 @@ def test_a_feature_of_the_callers_own_finds_what_ours_cannot() -> None:
     parity = OutputFeature("parity", lambda rows: rows.sum(axis=1) % 2)
     assert not audit(Batched(parity_leak), 0, 1, epsilon(1), n=2_000, confidence=SURE).broken
     assert audit(Batched(parity_leak), 0, 1, epsilon(1), n=2_000, confidence=SURE, features=[parity]).broken
+
+
+def _gaussian(eps: str, delta: str) -> tuple[Batched, int]:
+    """Gaussian noise and the shift at which its loss is (eps, delta)."""
+    low, high = 0.0, 40.0
+    while high - low > 1e-9:
+        low, high = ((low + high) / 2, high) if loss_of(low, high, delta) < float(eps) else (low, (low + high) / 2)
+    source = SeededSource(f"family {eps} {delta}")
+    return Batched(lambda data, n: data + discrete_gaussian(2**20, n, source)), round(low * 2**20)
+
+
+def loss_of(low: float, high: float, delta: str) -> float:
+    """The epsilon at which a shift of (low + high) / 2 deviations has this delta (Balle & Wang 2018)."""
+    shift, below, above = (low + high) / 2, -100.0, 400.0
+    for _ in range(80):
+        e = (below + above) / 2
+        gap = stats.norm.cdf(shift / 2 - e / shift) - math.exp(min(e, 300)) * stats.norm.cdf(-shift / 2 - e / shift)
+        below, above = (e, above) if gap > float(delta) else (below, e)
+    return (below + above) / 2
+
+
+@pytest.mark.parametrize("delta", ["1e-5", "0.01"])
+@pytest.mark.parametrize("eps", ["0.1", "1", "4"])
+def test_a_known_family_shows_nine_tenths_of_epsilon(eps: str, delta: str) -> None:
+    mechanism, shift = _gaussian(eps, delta)
+    found = audit(mechanism, 0, shift, epsilon(eps, delta=delta), n=1_000_000, family="gaussian")
+    assert 0.9 * float(eps) < found.lower_bound
+    assert audit(mechanism, 0, 2 * shift, epsilon(eps, delta=delta), n=1_000_000, family="gaussian").broken
+
+
+@pytest.mark.parametrize("eps", ["0.1", "1", "4"])
+def test_without_a_family_three_quarters_are_shown_at_a_delta_that_samples_reach(eps: str) -> None:
+    mechanism, shift = _gaussian(eps, "0.01")
+    found = audit(mechanism, 0, shift, epsilon(eps, delta="0.01"), n=1_000_000)
+    assert 0.75 * float(eps) < found.lower_bound
+
+
+def test_a_tight_gaussian_is_falsely_accused_no_more_often_than_stated() -> None:
+    mechanism, shift = _gaussian("1", "0.01")
+    accused = sum(
+        audit(mechanism, 0, shift, epsilon(1, delta="0.01"), n=1_000, confidence=0.8, family="gaussian").broken
+        for _ in range(1_000)
+    )
+    assert accused <= stats.binom.isf(1e-6, 1_000, 0.2)
+    assert accused > 0
+
+
+def test_a_shift_along_a_direction_of_several_coordinates_is_found_by_the_family() -> None:
+    source = SeededSource("family of vectors")
+    mechanism = Batched(lambda data, n: np.asarray(data) + discrete_gaussian(1000, (n, 3), source))
+    assert audit(mechanism, [0, 0, 0], [1000, -1000, 1000], rho("1/2"), n=50_000, family="gaussian").broken  # truth 3/2
+    assert not audit(mechanism, [0, 0, 0], [1000, 0, 0], rho("1/2"), n=50_000, family="gaussian").broken
+
+
+def test_a_family_that_is_not_known_is_refused() -> None:
+    with pytest.raises(BadInput, match="family"):
+        audit(laplace(1, "no family"), 0, 1, epsilon(1), family="normal")  # type: ignore[arg-type]
+
+
+def test_outputs_without_noise_have_no_bound_or_every_bound() -> None:
+    fixed = Batched(lambda data, n: np.full(n, data))
+    assert audit(fixed, 0, 0, epsilon(1, delta="0.01"), n=1_000, family="gaussian").lower_bound == 0
+    assert audit(fixed, 0, 1, epsilon(1, delta="0.01"), n=1_000, family="gaussian").lower_bound == math.inf
+
+
+def test_an_audit_becomes_a_finding_for_a_report() -> None:
+    found = audit(laplace("1/4", "finding"), 0, 1, epsilon(1), n=50_000, confidence=SURE)
+    finding = found.finding("counts")
+    assert finding.broken
+    assert finding.epsilon is not None
+    assert finding.epsilon.lower == found.lower_bound
+    assert finding.interval[0] <= finding.success <= finding.interval[1]
+    assert finding.success > 0.5

@@ -280,7 +280,9 @@ class Finding:
         if not self.learned:
             return "Nothing beyond guessing was learned that so many attempts can show. This is no proof of safety."
         strength = "a little" if self.advantage < 0.1 else "much" if self.advantage >= 0.5 else "something"
-        return f"The attack learns {strength} beyond guessing."
+        tested = self.epsilon is not None and self.epsilon.allowed is not None
+        held = " The claim is not refuted, which is no proof of it." if tested else ""
+        return f"The attack learns {strength} beyond guessing.{held}"
 
     def to_json(self) -> dict[str, Any]:
         """Return figures and sentences, without the risk of each record."""

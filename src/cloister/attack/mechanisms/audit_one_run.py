@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cloister.attack.finding import EpsilonBound, Finding, clopper_pearson
 from cloister.attack.mechanisms.audit import check_claim
 from cloister.privacy.errors import BadInput, BadNumber, BadProbability
 from cloister.privacy.loss import Loss
@@ -60,6 +61,24 @@ class OneRunAudit:
     def verdict(self) -> str:
         """Return `"broken"` if the claim is false, `"holds"` if this audit did not refute it, which is no proof."""
         return "broken" if self.broken else "holds"
+
+    def finding(self, target: str) -> Finding:
+        """Return the audit as a finding about a training function, for a report."""
+        return Finding(
+            attack="audit in one run",
+            target=target,
+            access="white box",
+            knowledge=f"{self.canaries:,} canaries, each of which was trained with or not, and the model",
+            measure="guesses of canaries that are right",
+            success=self.right / self.guesses,
+            interval=clopper_pearson(self.right, self.guesses),
+            baseline=0.5,
+            attempts=self.guesses,
+            epsilon=EpsilonBound(self.lower_bound, self.delta, self.confidence, self.allowed),
+            claim=self.claim,
+            remedies=("Check clipping, sampling and accounting of the training function.",) if self.broken else (),
+            notes=("It sees only faults that show in the canaries' own scores.",),
+        )
 
     def __str__(self) -> str:
         at = f" at delta {self.delta:.3g}" if self.delta else ""
