@@ -26,10 +26,11 @@ from typing import Any
 
 import numpy as np
 
+from cloister.data.dialect import LONGEST_TEXT
 from cloister.data.schema import Table
 from cloister.privacy.errors import BadSchema
 
-__all__ = ["decoded", "from_pandas", "refuse_coarse", "words_of_codes"]
+__all__ = ["decoded", "from_pandas", "refuse_coarse", "wide", "words_of_codes", "words_of_runs"]
 
 _EXACT = 2**53  # below this, distinct integers are distinct doubles
 _TINY = 1e-300  # text closer to zero is zero in every view
@@ -55,6 +56,7 @@ def refuse_coarse(table: Table, frame: Any) -> None:
             )
 
 
+@np.errstate(all="ignore")  # one signalling NaN must decide neither a warning nor, where warnings are errors, a failure
 def from_pandas(series: Any, kind: str | None) -> Any:
     """Convert a pandas column to Arrow.
 
@@ -161,30 +163,64 @@ def _categories(series: Any, kind: str) -> Any:
     import pyarrow.compute as pc
 
     codes, categories = series.cat.codes.to_numpy(), series.cat.categories
-    listed = pa.array([_said_at(categories, at, kind) for at in range(len(categories))], pa.string())
+    words = [_said_at(categories, at, kind) for at in range(len(categories))]
+    listed = pa.array([None if len(word or "") > LONGEST_TEXT else word for word in words], pa.large_string())
     return pc.take(listed, pa.array(codes, pa.int32(), mask=codes < 0))
 
 
-def decoded(column: Any) -> Any:
-    """Return a chunked column with the values that its dictionary codes stand for; other columns as they are."""
+def decoded(column: Any, longest: int = LONGEST_TEXT) -> Any:
+    """Return a chunked column of plain values: those that its dictionary codes and runs stand for.
+
+    Text has offsets of 64 bits then. Text of more than `longest` bytes, which no view reads, is missing: a row of it
+    for each code could be more than any memory holds.
+    """
     import pyarrow as pa
 
-    if not pa.types.is_dictionary(column.type):
-        return column
-    return pa.chunked_array([words_of_codes(chunk) for chunk in column.chunks], column.type.value_type)
+    chunks, kind = column.chunks, column.type
+    while pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        expand = words_of_codes if pa.types.is_dictionary(kind) else words_of_runs
+        chunks, kind = [expand(chunk, longest) for chunk in chunks], wide(kind.value_type)
+    return pa.chunked_array(chunks, kind)
 
 
-def words_of_codes(column: Any) -> Any:
+def words_of_codes(column: Any, longest: int | None = None) -> Any:
     """Return an array of dictionary codes as the values they stand for; a code without a value is missing.
 
     Arrow checks codes only when they are decoded, and fails then.
     """
     import pyarrow as pa
+
+    return _looked_up(column.dictionary, column.indices.cast(pa.int64(), safe=False), longest)
+
+
+def words_of_runs(column: Any, longest: int | None = None) -> Any:
+    """Return a run-end encoded array as the values of its runs."""
+    import pyarrow as pa
+
+    rows = np.arange(column.offset, column.offset + len(column))
+    return _looked_up(column.values, pa.array(np.searchsorted(column.run_ends.to_numpy(), rows, side="right")), longest)
+
+
+def wide(kind: Any) -> Any:
+    """Return the type of text with offsets of 64 bits, for more than 2 GiB of it; any other type unchanged."""
+    import pyarrow as pa
+
+    if kind == pa.string() or kind == pa.string_view():
+        return pa.large_string()
+    return pa.large_binary() if kind == pa.binary() or kind == pa.binary_view() else kind
+
+
+def _looked_up(values: Any, places: Any, longest: int | None) -> Any:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    codes = column.indices.cast(pa.int64(), safe=False)
-    listed = pc.and_(pc.greater_equal(codes, 0), pc.less(codes, len(column.dictionary)))
-    return column.dictionary.take(pc.if_else(listed, codes, pa.scalar(None, pa.int64())))
+    if wide(values.type) != values.type:  # through bytes: text that is not UTF-8 is found later, cell by cell
+        values = values.cast(pa.large_binary()).cast(wide(values.type), safe=False)
+    if longest is not None and values.type == pa.large_string():
+        short = pc.less_equal(pc.binary_length(values), longest)
+        values = pc.if_else(short, values, pa.scalar(None, values.type))
+    listed = pc.and_(pc.greater_equal(places, 0), pc.less(places, len(values)))
+    return values.take(pc.if_else(listed, places, pa.scalar(None, pa.int64())))
 
 
 # Cells

@@ -348,8 +348,6 @@ def _valid(name: str, column: Any) -> Any:
 
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     column = decoded(column)
-    if pa.types.is_run_end_encoded(column.type):
-        column = pc.run_end_decode(column)
     if known_to_duckdb(name, column.type) != column.type:
         column = column.cast(known_to_duckdb(name, column.type))
     if column.type == pa.string_view():
@@ -366,7 +364,7 @@ def _valid(name: str, column: Any) -> Any:
     try:
         column.validate(full=True)
     except pa.ArrowInvalid:
-        return pa.array(map(_text, column.cast(pa.large_binary()).to_pylist()), pa.string())
+        return pa.array(map(_text, column.cast(pa.large_binary()).to_pylist()), pa.large_string())
     return column
 
 

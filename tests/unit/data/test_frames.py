@@ -290,3 +290,51 @@ def test_a_dictionary_code_without_a_value_is_missing_in_an_arrow_dataset_too(co
     feather.write_feather(table, str(tmp_path / "t.feather"), compression="uncompressed")
     with pytest.raises(BadSource, match="dictionary-encoded"):
         open_tables(datasets.dataset(tmp_path, format="feather"), Schema.load(facts))
+
+
+def long_words(kind):
+    """Twelve rows of one person with one text of 200 MB, in a table of this kind: decoded, 2.4 GB."""
+    word = "y" * (2 * 10**8)
+    if kind == "pandas":
+        return pd.DataFrame({"id": [1] * 13, "x": pd.Categorical.from_codes([0] * 12 + [1], [word, "a"])})
+    codes = pa.array([0] * 12 + [1], pa.int32())
+    words = {
+        "codes": lambda: pa.DictionaryArray.from_arrays(codes, pa.array([word, "a"])),
+        "runs": lambda: pa.RunEndEncodedArray.from_arrays(pa.array([12, 13], pa.int32()), pa.array([word, "a"])),
+    }
+    return pa.table({"id": [1] * 13, "x": words[kind]()})
+
+
+@pytest.mark.parametrize("kind", ["pandas", "codes", "runs", "dataset", "parquet"])
+def test_one_long_text_of_many_rows_does_not_decide_what_opens(kind, tmp_path):
+    import pyarrow.dataset as datasets
+    from pyarrow import parquet
+
+    facts = {"unit": {"name": "p", "max_rows": 1}, "tables": {"t": {"unit": "id", "columns": {"x": {"type": "text"}}}}}
+    source = long_words(kind if kind in ("pandas", "runs") else "codes")
+    if kind == "dataset":
+        source = datasets.dataset(source)
+    elif kind == "parquet":
+        parquet.write_table(source, str(tmp_path / "t.parquet"))
+        source = str(tmp_path / "t.parquet")
+    tables = open_tables(source, Schema.load(facts))
+    try:
+        read = tables.engine.run(tables.view("t").sql(tables.engine.dialect)).column("x").to_pylist()
+    finally:
+        tables.close()
+    assert read == [None] * 12 + ["a"]
+
+
+@pytest.mark.parametrize("make", [
+    lambda bits: pd.DataFrame({"id": [1, 2], "x": pd.arrays.FloatingArray(bits, np.zeros(2, dtype=bool))}),
+    lambda bits: pd.DataFrame({"id": pd.array(pa.array(bits), pd.ArrowDtype(pa.from_numpy_dtype(bits.dtype))), "x": 1}),
+])  # fmt: skip
+@pytest.mark.parametrize("width", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["integer", "real", "text", "boolean"])
+def test_a_signalling_nan_gives_no_warning(make, width, kind):
+    bits = {"float32": ("u4", 0x7F800001), "float64": ("u8", 0x7FF0000000000001)}[width]
+    frame = make(np.array([bits[1], 0], bits[0]).view(width))
+    facts = {"unit": {"name": "p", "max_rows": 1}, "tables": {"t": {"unit": "id", "columns": {"x": {"type": kind}}}}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        open_tables(frame, Schema.load(facts)).close()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cloister.data.dialect import dialect_of
-from cloister.data.frames import decoded
+from cloister.data.frames import decoded, wide
 from cloister.data.schema import Table
 from cloister.privacy.errors import BadSource
 
@@ -82,7 +82,7 @@ def parts_of(dataset: Any, facts: Table | None) -> Iterator[Part]:
     if not fragments:  # in memory, or empty
         passed = _all_passed(dataset.schema, facts)
         table = dataset.to_table(columns=list(passed))
-        columns = {name: decoded(table.column(name)).cast(kind) for name, (kind, _) in passed.items()}
+        columns = {name: decoded(table.column(name)).cast(_plain(kind)) for name, (kind, _) in passed.items()}
         yield Part(pa.table(columns), _read(passed))
         return
     if dataset.format.default_extname != "parquet":
@@ -118,6 +118,13 @@ def _all_passed(fields: Any, facts: Table | None) -> dict[str, tuple[Any, str]]:
     return {field.name: _passed(field.name, field.type) for field in fields if _is_wanted(field.name, facts)}
 
 
+def _plain(kind: Any) -> Any:
+    """Return the type of a column in memory, in which no codes are left."""
+    import pyarrow as pa
+
+    return wide(kind.value_type) if pa.types.is_dictionary(kind) else kind
+
+
 def _read(passed: Mapping[str, tuple[Any, str]]) -> dict[str, str]:
     return {name: sql.format(_SAY.name(name)) for name, (_, sql) in passed.items()}
 
@@ -131,7 +138,10 @@ def _passed(name: str, kind: Any) -> tuple[Any, str]:
     import pyarrow as pa
 
     if pa.types.is_dictionary(kind):
-        return _passed(name, kind.value_type)
+        passed, sql = _passed(name, kind.value_type)
+        # DuckDB looks texts up: decoded by Arrow, a long one in many rows would exceed an array of 2 GiB.
+        looked_up = pa.types.is_binary(passed) or pa.types.is_large_binary(passed)
+        return (pa.dictionary(kind.index_type, passed) if looked_up else passed), sql
     if pa.types.is_run_end_encoded(kind):
         raise BadSource(f"the column {name:.60} is run-end encoded, which cannot be read. Save it as plain values.")
     if pa.types.is_null(kind):

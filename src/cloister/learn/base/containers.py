@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.data.frames import words_of_codes
+from cloister.data.frames import wide, words_of_codes, words_of_runs
 from cloister.learn.base.cells import attempt
 from cloister.privacy.errors import BadInput
 
@@ -302,15 +302,14 @@ def _from_polars(series: Any, argument: str) -> NDArray[Any]:
 def _decoded(column: Any) -> Any:
     """Return a column of plain values, without dictionaries, runs and extension types."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     kind = column.type
     while True:
         if pa.types.is_dictionary(kind):
-            chunks, kind = [words_of_codes(chunk) for chunk in chunks], kind.value_type
+            chunks, kind = [words_of_codes(chunk) for chunk in chunks], wide(kind.value_type)
         elif pa.types.is_run_end_encoded(kind):
-            chunks, kind = [pc.run_end_decode(chunk) for chunk in chunks], kind.value_type
+            chunks, kind = [words_of_runs(chunk) for chunk in chunks], wide(kind.value_type)
         elif isinstance(kind, pa.BaseExtensionType):
             chunks, kind = [chunk.storage for chunk in chunks], kind.storage_type
         else:
