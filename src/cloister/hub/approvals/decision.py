@@ -30,7 +30,7 @@ from cloister.privacy.errors import BadForm, Denied, NotHere, NotNow, TooMany
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
 
-__all__ = ["ACCESS_DAYS", "comment", "decide", "expire", "find", "revoke", "withdraw"]
+__all__ = ["ACCESS_DAYS", "comment", "comments", "decide", "decisions_for", "expire", "find", "revoke", "withdraw"]
 
 ACCESS_DAYS = 365  # how long a granted access lasts unless the reviewer says otherwise
 _LONGEST = 4000
@@ -172,7 +172,8 @@ def _agree(
         tell(hub, session, request.person_id, f"Your request for {_what(request)} was granted.", link)
     else:
         left = max(1, request.needs - len(yes))
-        tell(hub, session, request.person_id, f"One person agreed to your request for {_what(request)}.", link)
+        if request.kind != "output":  # they would learn that there is one: see `decisions_for`
+            tell(hub, session, request.person_id, f"One person agreed to your request for {_what(request)}.", link)
         for reviewer_id in sorted(count - yes):
             tell(
                 hub,
@@ -187,6 +188,18 @@ def _agree(
 def decisions(session: Session, request: Request) -> list[Decision]:
     """Return the reviewers' decisions, in order."""
     return list(session.scalars(sa.select(Decision).where(Decision.request_id == request.id).order_by(Decision.id)))
+
+
+def decisions_for(session: Session, reader: Person, request: Request) -> list[Decision]:
+    """Return the decisions that a reader of a request may see, in order.
+
+    Privacy: nobody can agree where no table could be made. So an agreement tells the requester of an output that there
+    is one, which depends on the rows; they see agreements once the output is theirs.
+    """
+    every = decisions(session, request)
+    if request.kind == "output" and reader.id == request.person_id and request.state != "granted":
+        return [decision for decision in every if not decision.agreed]
+    return every
 
 
 def comments(session: Session, request: Request) -> list[Comment]:

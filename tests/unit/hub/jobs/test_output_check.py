@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from cloister.client.wire import result_bytes
 from cloister.hub import approvals
+from cloister.hub.approvals import decision
 from cloister.hub.core import restored
 from cloister.hub.core.models import AuditEntry, Decision, Job, Output, Person, Request, Upload, Version
 from cloister.hub.datasets import datasets
@@ -185,3 +186,47 @@ def test_expiry_ends_requests_and_their_jobs_together(world):
         assert approvals.expire(world.hub, session) == 2
     states = world.rows(sa.select(Job.state).where(Job.id.in_([job for job, _ in ended])))
     assert (states, world.rows(sa.select(Output.sealed))) == (["refused"] * 2, [None] * 2)
+
+
+# What the requester learns
+
+
+def told(world, visits_of, number):
+    """Everything that Ada is shown and sent about a request."""
+    ada = visits_of(world)("ada")
+    pages = [
+        ada.get(f"/requests/{number}"),
+        ada.get("/requests"),
+        ada.get("/notices"),
+        ada.get("/datasets/visits/requests"),
+    ]
+    answers = [ada.api.get(f"/api/requests/{number}"), ada.api.get("/api/requests"), ada.api.get("/api/notices")]
+    assert {one.status_code for one in (*pages, *answers)} == {200}
+    return " ".join(one.text for one in (*pages, *answers))
+
+
+def test_the_requester_is_not_told_of_an_agreement_which_says_that_there_is_a_table(world, visits_of):
+    _, number = checking(world)
+    before = told(world, visits_of, number)
+    vote(world, "owner", number, reason="ZZ looks good")
+    after = told(world, visits_of, number)
+    assert "Nobody has decided yet" in after
+    assert not [words for words in ("ZZ looks", "One person agreed") if words in after]
+    assert (before.count("agreed"), before.count("Owner")) == (after.count("agreed"), after.count("Owner"))
+    assert vote(world, "reviewer", number, agreed=False, reason="YY too fine") == "denied"
+    denied = told(world, visits_of, number)
+    assert "YY too fine" in denied
+    assert "ZZ looks" not in denied
+    assert [one.agreed for one in decisions_as_seen(world, "owner", number)] == [True, False]
+
+
+def test_whoever_gets_the_file_sees_who_agreed_to_it(world, visits_of):
+    _, number = checking(world)
+    vote(world, "owner", number, reason="ZZ looks good")
+    assert vote(world, "reviewer", number) == "granted"
+    assert "ZZ looks good" in told(world, visits_of, number)
+
+
+def decisions_as_seen(world, who, number):
+    with world.hub.database.reading() as session:
+        return decision.decisions_for(session, world.people[who], session.get_one(Request, number))

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from cloister.hub import approvals
-from cloister.hub.approvals.decision import ACCESS_DAYS, comments, decisions
+from cloister.hub.approvals.decision import ACCESS_DAYS, comments, decisions_for
 from cloister.hub.core import models, notices
 from cloister.hub.jobs import output_check
 from cloister.hub.jobs.authorise import plan_for
@@ -246,7 +246,7 @@ def _whole(visitor: Visitor, session: Session, request: models.Request) -> Reque
         DecisionFacts(
             person=decision.person.name, agreed=decision.agreed, reason=decision.reason, time=decision.created
         )
-        for decision in decisions(session, request)
+        for decision in decisions_for(session, visitor.who, request)
     ]
     facts.comments = [
         CommentFacts(person=comment.person.name, text=comment.text, time=comment.created)

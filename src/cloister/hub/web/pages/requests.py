@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from cloister.hub import approvals
-from cloister.hub.approvals.decision import ACCESS_DAYS, comments, decisions
+from cloister.hub.approvals.decision import ACCESS_DAYS, comments, decisions_for
 from cloister.hub.approvals.requests import askable_purposes, current_policy
 from cloister.hub.core import models
 from cloister.hub.core.hub import Hub
@@ -110,7 +110,7 @@ def shown(request: Request, number: int, visitor: SignedIn) -> Response:
     """Show one request, with everything needed to decide on it."""
     with visitor.hub.database.reading() as session:
         entry = _find(visitor, session, number)
-        decision_rows, below = decisions(session, entry), comments(session, entry)
+        decision_rows, below = decisions_for(session, visitor.who, entry), comments(session, entry)
         deciding = approvals.may_decide(visitor.hub, session, visitor.who, entry)
         job = entry.job
         output = (
