@@ -305,6 +305,25 @@ def test_a_series_that_is_two_invariant_is_reported_as_such():
     assert len(found.meets(m_invariance=2)) == 1
 
 
+def test_ids_are_compared_as_they_are_printed():
+    first = {"id": [1, 2, None, 4], "x": ["a", "a", "b", "b"], "s": ["u", "v", "u", "v"]}
+    second = {"x": ["a", "a", "b", "b"], "s": ["v", "u", "v", "w"]}
+    forms = [
+        [1, 2, 3, 4],
+        ["1", "2", "3", "4"],
+        [1.0, 2.0, 3.0, 4.0],
+        pa.array(["1", "2", "3", "4"]).dictionary_encode(),
+    ]
+    for ids in forms:
+        found = check(second | {"id": ids}, quasi=["x"], sensitive=["s"], earlier=[first], ids="id").invariance["s"]
+        assert (found.changed, found.fewest_left) == (1, 1), ids
+    missing = pa.array([None, "2", None, None])
+    found = check(second | {"id": missing}, quasi=["x"], sensitive=["s"], earlier=[first], ids="id").invariance["s"]
+    assert (found.changed, found.fewest_left) == (0, 2)
+    with pytest.raises(BadSource, match="no column id"):
+        check(second, quasi=["x"], sensitive=["s"], earlier=[first], ids="id")
+
+
 def test_the_intersection_of_both_releases_of_an_06_leaves_one_value_for_somebody():
     """CK-11: a person in both, aged 28, can only have AIDS."""
     people = [f"p{i}" for i in range(12)]

@@ -37,6 +37,12 @@ class Classes:
     sizes: Integers
     pairs: tuple[Integers, Integers] | None = None
 
+    def an_entry(self) -> Integers:
+        """Return an entry of each class."""
+        entries = np.zeros(len(self.sizes), dtype=np.int64)
+        entries[self.ids] = np.arange(len(self.ids))
+        return entries
+
     def members(self, number: int) -> npt.NDArray[np.intp]:
         """Return the entries of a class; with overlap, those that match it."""
         if self.pairs is None:
@@ -132,9 +138,7 @@ def matching_classes(
 ) -> tuple[Classes, Classes]:
     """Return exact classes, and the same classes with all rows that match when a suppressed cell matches anything."""
     exact = group(columns, entries, weights)
-    count = len(exact.sizes)
-    first = np.zeros(count, dtype=np.int64)
-    first[exact.ids[::-1]] = np.arange(entries)[::-1]
+    count, first = len(exact.sizes), exact.an_entry()
     stars = np.zeros((count, len(columns)), dtype=bool)
     for i, column in enumerate(columns):
         star = column.texts.index(suppressed).as_py()

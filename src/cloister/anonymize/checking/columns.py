@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from cloister.privacy.errors import BadSource
 
-__all__ = ["Column", "Integers", "encode", "lookalikes", "ranks_of_numbers", "share_codes"]
+__all__ = ["Column", "Integers", "common_codes", "encode", "lookalikes", "ranks_of_numbers", "share_codes"]
 
 Integers = npt.NDArray[np.int64]
 
@@ -61,14 +61,33 @@ def encode(name: str, cells: pa.ChunkedArray) -> Column:
             f"the column {name:.60} is {kind!s:.60}: its cells hold several values. Name a column of sets with items=, "
             "and convert others to text."
         )
+    codes, values = _coded(name, cells)
+    return Column(codes, _printed(values), _ranks(values))
+
+
+def common_codes(name: str, tables: Sequence[pa.ChunkedArray]) -> tuple[list[Integers], int | None]:
+    """Return codes of a column of several tables, equal for cells that print alike, and the code of NULL, if it occurs.
+
+    For ids, of which there are as many as rows: cells of one type are neither printed nor ordered.
+    """
+    kinds = {cells.type for cells in tables}
+    if len(kinds) > 1 or any(pa.types.is_dictionary(kind) or pa.types.is_nested(kind) for kind in kinds):
+        shared = share_codes([encode(name, cells) for cells in tables])
+        return [column.codes for column in shared], shared[0].null_code()
+    codes, values = _coded(name, pa.chunked_array([chunk for cells in tables for chunk in cells.chunks], *kinds))
+    null = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))
+    ends = np.cumsum([len(cells) for cells in tables])[:-1]
+    return np.split(codes, ends), int(null[0]) if len(null) else None
+
+
+def _coded(name: str, cells: pa.ChunkedArray) -> tuple[Integers, pa.Array]:
+    """Return the codes of cells, and the value of each code."""
     plain = _plain(name, cells)
     if plain.num_chunks > 1 and pa.types.is_string(plain.type):
         plain = plain.cast(pa.large_string())  # one array of more than 2 GB
     array = plain.chunk(0) if plain.num_chunks == 1 else pa.concat_arrays(plain.chunks or [pa.array([], plain.type)])
     encoded = pc.dictionary_encode(array, null_encoding="encode")
-    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    values = encoded.dictionary
-    return Column(codes, _printed(values), _ranks(values))
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), encoded.dictionary
 
 
 def _plain(name: str, cells: pa.ChunkedArray) -> pa.ChunkedArray:

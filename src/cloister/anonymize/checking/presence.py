@@ -48,15 +48,27 @@ class Presence:
     rarest: dict[str, str | None]
 
 
-def presence(release: Rows, population: Rows, quasi: Sequence[str]) -> Presence:
-    """Compare a release with the population that it was drawn from, generalised in the same way."""
+def presence(release: Rows, classes: Classes, population: Rows, quasi: Sequence[str]) -> Presence:
+    """Compare a release with the population that it was drawn from, generalised in the same way.
+
+    Args:
+        release: the rows.
+        classes: of the release, exact.
+        population: its rows.
+        quasi: the quasi-identifiers.
+    """
     shared = {name: share_codes([release.columns[name], population.columns[name]]) for name in quasi}
-    both = [Column(np.concatenate([c.codes for c in pair]), pair[0].texts, None) for pair in shared.values()]
-    entries = release.entries + population.entries
-    ids = combine(both, entries)
+    people = group([pair[1] for pair in shared.values()], population.entries, population.weights)
+    # Each class of either table is one entry.
+    chosen = classes.an_entry(), people.an_entry()
+    both = [
+        Column(np.concatenate([c.codes[some] for c, some in zip(pair, chosen, strict=True)]), pair[0].texts, None)
+        for pair in shared.values()
+    ]
+    ids = combine(both, len(classes.sizes) + len(people.sizes))
     count = int(ids.max()) + 1
-    released = _sums(ids[: release.entries], release.weights, count)
-    present = _sums(ids[release.entries :], population.weights, count)
+    released = _sums(ids[: len(classes.sizes)], classes.sizes, count)
+    present = _sums(ids[len(classes.sizes) :], people.sizes, count)
     with np.errstate(divide="ignore"):
         share = released / present  # a class that is in neither does not exist
     in_release = np.where(released > 0, present, np.iinfo(np.int64).max)
@@ -75,7 +87,7 @@ def presence(release: Rows, population: Rows, quasi: Sequence[str]) -> Presence:
     )
 
 
-def _sums(ids: Integers, weights: Integers | None, count: int) -> Integers:
+def _sums(ids: Integers, weights: Integers, count: int) -> Integers:
     sums: Integers = np.bincount(ids, weights=weights, minlength=count).astype(np.int64)
     return sums
 
@@ -100,29 +112,32 @@ class Invariance:
 
 
 def invariance(
-    releases: Sequence[Rows], quasi: Sequence[str], sensitive: str, ids: str, grouped: Sequence[Classes] | None = None
+    releases: Sequence[Rows],
+    grouped: Sequence[Classes],
+    sensitive: str,
+    people: Sequence[Integers],
+    null: int | None,
 ) -> Invariance:
     """Check a series of releases in which people are known by an id. A row without an id is a counterfeit.
 
     Args:
         releases: in their order.
-        quasi, sensitive, ids: the roles.
-        grouped: the classes of each release, if they are known.
+        grouped: the classes of each release.
+        sensitive: the column.
+        people: for each release, the ids of its rows as numbers, the same in all releases.
+        null: the number of a missing id; None if there is none.
     """
     values = share_codes([release.columns[sensitive] for release in releases])
-    people = share_codes([release.columns[ids] for release in releases])
     class_values: list[tuple[Integers, Integers]] = []
     memberships: list[tuple[Integers, Integers]] = []
     repeated, smallest, classes_before = 0, np.iinfo(np.int64).max, 0
     width = len(values[0].texts)
-    null_id = people[0].null_code()
-    known = grouped or [group([r.columns[name] for name in quasi], r.entries, None) for r in releases]
-    for release, column, person, classes in zip(releases, values, people, known, strict=True):
+    for column, person, classes in zip(values, people, grouped, strict=True):
         cells = cells_of(classes, column, None)
         repeated += len(_distinct(cells.classes[cells.counts > 1])[0])
         smallest = min(smallest, int(classes.sizes.min()))
-        real = np.ones(release.entries, dtype=bool) if null_id is None else person.codes != null_id
-        pairs, _ = _distinct(person.codes[real] * len(classes.sizes) + classes.ids[real])
+        real = slice(None) if null is None else person != null
+        pairs, _ = _distinct(person[real] * len(classes.sizes) + classes.ids[real])
         memberships.append((pairs // len(classes.sizes), pairs % len(classes.sizes) + classes_before))
         class_values.append((cells.classes + classes_before, cells.values))
         classes_before += len(classes.sizes)

@@ -23,7 +23,7 @@ from cloister.data.rows import to_arrow
 from cloister.data.tables import open_engine
 from cloister.privacy.errors import BadSource
 
-__all__ = ["Rows", "is_source", "read"]
+__all__ = ["Rows", "column_of", "is_source", "read"]
 
 _THREADS = 4
 _MANY = 100_000  # rows from which threads are worth their start
@@ -80,6 +80,17 @@ def read(rows: object, names: Sequence[str], table: str | None = None) -> Rows:
         encoded = pool.map(lambda name: encode(name, cells.column(name)), names)
         columns = dict(zip(names, encoded, strict=True))
     return Rows(columns, None, cells.num_rows, "memory")
+
+
+def column_of(rows: object, name: str) -> pa.ChunkedArray:
+    """Return a column of a table in memory as it is.
+
+    Raises:
+        BadSource: there is no such column.
+    """
+    table = rows if isinstance(rows, pa.Table) else to_arrow(_some(rows, [name]))
+    _require([name], table.column_names)
+    return table.column(name)
 
 
 def _some(rows: Any, names: Sequence[str]) -> Any:

@@ -16,11 +16,19 @@ import numpy as np
 import pyarrow as pa
 
 from cloister.anonymize.checking.classes import Classes, Floats, cells_of, combine, group, matching_classes, spread
-from cloister.anonymize.checking.columns import Column, Integers, encode, lookalikes, ranks_of_numbers, share_codes
+from cloister.anonymize.checking.columns import (
+    Column,
+    Integers,
+    common_codes,
+    encode,
+    lookalikes,
+    ranks_of_numbers,
+    share_codes,
+)
 from cloister.anonymize.checking.diversity import Measures, measure
 from cloister.anonymize.checking.presence import Invariance, Presence, invariance, presence, support_of_sets
 from cloister.anonymize.checking.result import Checked, Diversity, Group, Sizes
-from cloister.anonymize.checking.source import Rows, is_source, read
+from cloister.anonymize.checking.source import Rows, column_of, is_source, read
 from cloister.data.rows import to_arrow
 from cloister.privacy.errors import BadSchema, BadSource
 
@@ -93,7 +101,7 @@ def check(
         raise BadSource("items= and earlier= need rows in memory. Load the table first.")
     if bool(earlier) != (ids is not None):
         raise BadSchema("m-invariance needs earlier= and ids= together. Give both.")
-    data = read(rows, [*quasi, *sensitive, *([] if ids is None else [ids])], table)
+    data = read(rows, [*quasi, *sensitive], table)
     keys = [data.columns[name] for name in quasi]
     if matching == "exact":
         exact = classes = group(keys, data.entries, data.weights)
@@ -104,9 +112,9 @@ def check(
     joint = _joint(data, scales, quasi, exact, suppressed, matching) if len(sensitive) > 1 else {}
     shares = None
     if population is not None:
-        shares = presence(data, read(population, quasi, population_table), quasi)
-    series = _series(data, exact, earlier, quasi, sensitive, ids)
-    sets = None if items is None else support_of_sets(items, _lists(rows, items), m)
+        shares = presence(data, exact, read(population, quasi, population_table), quasi)
+    series = _series(rows, data, exact, earlier, quasi, sensitive, ids)
+    sets = None if items is None else support_of_sets(items, column_of(rows, items), m)
     cells, entire = _suppressed(keys, data, suppressed)
     number = int(np.argmin(classes.sizes))
     singles = classes.sizes[exact.ids] == 1
@@ -320,6 +328,7 @@ def _joint(
 
 
 def _series(
+    rows: object,
     data: Rows,
     exact: Classes,
     earlier: Sequence[object],
@@ -333,16 +342,10 @@ def _series(
         raise BadSchema("m-invariance is about a sensitive column. Give sensitive=.")
     if any(is_source(release, None) for release in earlier):
         raise BadSource("items= and earlier= need rows in memory. Load the table first.")
-    releases = [*(read(release, [*quasi, *sensitive, ids]) for release in earlier), data]
+    people, null = common_codes(ids, [column_of(release, ids) for release in (*earlier, rows)])
+    releases = [*(read(release, [*quasi, *sensitive]) for release in earlier), data]
     before = [group([release.columns[name] for name in quasi], release.entries, None) for release in releases[:-1]]
-    return {name: invariance(releases, quasi, name, ids, [*before, exact]) for name in sensitive}
-
-
-def _lists(rows: object, items: str) -> pa.ChunkedArray:
-    cells = to_arrow(rows)
-    if items not in cells.column_names:
-        raise BadSource(f"there is no column {items:.60} in the table. Check items=.")
-    return cells.column(items)
+    return {name: invariance(releases, [*before, exact], name, people, null) for name in sensitive}
 
 
 def _suppressed(keys: Sequence[Column], data: Rows, suppressed: str) -> tuple[int, int]:
