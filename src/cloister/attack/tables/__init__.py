@@ -2,6 +2,7 @@
 
     matching.py     join with a list of known people: linkage, identification, correlation
     scoring.py      linkage in spite of errors, by scores
+    sparse.py       linkage of ratings, purchases, visits by rare items
     disclosure.py   attribute disclosure from one release: homogeneity, background knowledge, skewness, similarity
     releases.py     intersection of several releases; minimality of the algorithm
     unique_rows.py  few columns that make rows unique
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from cloister.attack.tables.releases import Intersection, Minimality, intersection, minimality
     from cloister.attack.tables.result import TableAttack
     from cloister.attack.tables.scoring import ScoredLinkage, scored_linkage
+    from cloister.attack.tables.sparse import SparseLinkage, sparse_linkage
     from cloister.attack.tables.unique_rows import Uniqueness, uniqueness
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "Linkage",
     "Minimality",
     "ScoredLinkage",
+    "SparseLinkage",
     "TableAttack",
     "Uniqueness",
     "background_knowledge",
@@ -42,6 +45,7 @@ __all__ = [
     "scored_linkage",
     "similarity",
     "skewness",
+    "sparse_linkage",
     "uniqueness",
 ]
 

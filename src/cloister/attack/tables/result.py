@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cloister.attack.finding import clopper_pearson
+from cloister.attack.finding import Finding, clopper_pearson
 from cloister.attack.tables.columns import Floats
 
 __all__ = ["TableAttack", "clopper_pearson"]
@@ -66,6 +66,31 @@ class TableAttack:
         """Return the figures that only this attack has."""
         return {}
 
+    def finding(self, target: str) -> Finding:
+        """Return the attack as a finding about a table, for a report."""
+        sure = self.average
+        return Finding(
+            attack=self.name,
+            target=target,
+            access="release",
+            knowledge=f"the attacker {self.attacker}",
+            measure=f"conclusions about {self.subject} that are right",
+            success=sure,
+            # The success of this attack on these records is known; a sample of them has an interval.
+            interval=(sure, sure) if self.interval is None else _mean_interval(self.risk),
+            baseline=min(self.baseline, 1.0),
+            attempts=self.attacked,
+            risk=self.risk,
+            figures={
+                f"{self.subject} at risk": f"{self.at_risk:,} of {self.attacked:,} ({self.share:.1%})",
+                "at risk if": self.criterion,
+                **{name.replace("_", " "): figure for name, figure in self.counts().items()},
+                **{f"worst: {name}": value for name, value in self.worst.items()},
+            },
+            remedies=self.remedies,
+            notes=self.notes,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Return figures and sentences, without the risk of each record."""
         return {
@@ -100,3 +125,9 @@ class TableAttack:
         lines += [f"  remedy    {sentence}" for sentence in self.remedies]
         lines += [f"  note      {sentence}" for sentence in self.notes]
         return "\n".join(lines)
+
+
+def _mean_interval(risk: Floats) -> tuple[float, float]:
+    """Return a 95 % interval of a mean of numbers from 0 to 1 (Hoeffding 1963)."""
+    wide = float(np.sqrt(np.log(2 / 0.05) / 2 / max(len(risk), 1)))
+    return max(0.0, float(np.mean(risk)) - wide), min(1.0, float(np.mean(risk)) + wide)
