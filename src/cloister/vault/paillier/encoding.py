@@ -5,6 +5,7 @@ Bounds are public and declared before data is seen. A value outside them is refu
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Protocol, cast
 
@@ -17,6 +18,7 @@ from cloister.privacy.number import rational
 __all__ = ["Encoding", "FixedPoint", "Levels", "exact_array", "exact_fraction", "from_description"]
 
 _MOST_BITS = 512
+_MOST_EXPONENT = 1_000  # of a Decimal
 _NOT_WHOLE = "without fraction_bits only whole numbers are encoded, and a value has a fraction. Declare fraction_bits."
 
 
@@ -215,19 +217,24 @@ def exact_array(values: ArrayLike | None) -> NDArray[Any]:
         return np.asarray(values)
     try:
         kept = np.asarray(values, dtype=object)
+        # Floats without long integers among them lose nothing, and are encoded faster.
+        long = any(isinstance(value, int | np.integer) and abs(int(value)) > 1 << 53 for value in kept.reshape(-1))
+        return kept if long else np.asarray(values)
     except ValueError:
-        raise BadNumber("what is encoded is one list or array of real numbers, with rows of one length.") from None
-    # Floats without long integers among them lose nothing, and are encoded faster.
-    long = any(isinstance(value, int | np.integer) and abs(int(value)) > 1 << 53 for value in kept.reshape(-1))
-    return kept if long else np.asarray(values)
+        pass
+    raise BadNumber("what is encoded is one list or array of real numbers, with rows of one length.")
 
 
 def exact_fraction(value: object) -> Fraction:
     """Return a real number exactly; refuse what is none."""
+    # Text is no number here, and a decimal with a long exponent would fill the memory.
+    long = isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) > _MOST_EXPONENT
     try:
-        return Fraction(cast(Any, value))
+        if not long and not isinstance(value, str):
+            return Fraction(cast(Any, value))
     except (ValueError, TypeError, OverflowError, ZeroDivisionError):
-        raise BadNumber("every value is a finite real number. Replace missing ones first.") from None
+        pass
+    raise BadNumber("every value is a finite real number. Replace missing ones first.")
 
 
 def _integers(values: NDArray[np.float64]) -> list[int]:

@@ -33,6 +33,7 @@ __all__ = ["SIZES", "PrivateKey", "PublicKey", "decrypt_half"]
 
 SIZES = (2048, 3072, 4096)
 _WINDOW = 6
+_APART = 100  # primes of b bits differ by more than 2^(b - 100): closer ones are found from n (FIPS 186-5, A.1.3)
 _TESTS = 40  # Miller-Rabin after GMP's Baillie-PSW: 4^-40 for an adversarial number, far less for a random one
 _SMALL = prod(int(number) for number in range(3, 4096, 2) if gmpy2.is_prime(number))
 
@@ -51,6 +52,9 @@ class PublicKey:
         sound = self.n % 2 and gmpy2.gcd(self.n, _SMALL) == 1 and not gmpy2.is_prime(self.n)
         if not sound or not 1 < self.h < self.n - 1 or gmpy2.jacobi(self.h, self.n) != 1:
             raise BadNumber("this public key is malformed, and nothing is encrypted with it. Ask its holder again.")
+        # Its powers are the random part of ciphertexts: of a small order, modulo either prime, they would hide nothing.
+        if gmpy2.gcd(gmpy2.powmod(self.h, 2 * _SMALL, self.n) - 1, self.n) != 1:
+            raise BadNumber("this public key has an h of small order, which hides nothing. Do not trust its holder.")
         object.__setattr__(self, "_squared", mpz(self.n) ** 2)
 
     @property
@@ -151,8 +155,13 @@ class PrivateKey(Secret):
     @classmethod
     def from_primes(cls, p: int, q: int, h: int | None = None) -> "PrivateKey":
         """Return the key of two secret primes, each 3 modulo 4; h is drawn unless given."""
-        if not all(number % 4 == 3 and gmpy2.is_prime(number, _TESTS) for number in (p, q)) or p == q:
+        whole = all(isinstance(number, int | mpz) and not isinstance(number, bool) for number in (p, q))
+        if not whole or not all(number % 4 == 3 and gmpy2.is_prime(number, _TESTS) for number in (p, q)):
             raise BadNumber("a key is made of two different primes that are 3 modulo 4. Use PrivateKey.create().")
+        # A short prime, or two that are close, are found from n.
+        half = mpz(p).bit_length()
+        if half != mpz(q).bit_length() or abs(mpz(p) - q) >> max(half - _APART, 0) == 0:
+            raise BadNumber("a key is made of two different primes of one length, far apart. Use PrivateKey.create().")
         n = mpz(p) * q
         if h is None:
             # -x² has Jacobi symbol 1 and no small order: -1 is no square modulo either prime (Damgård et al. 2010).

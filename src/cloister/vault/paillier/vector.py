@@ -106,10 +106,7 @@ class EncryptedVector:
         """
         if isinstance(bound, bool) or not isinstance(bound, int) or bound < 0:
             raise BadNumber("the bound of the noise is a whole number that is not negative.")
-        drawn = list(noise)
-        if any(isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) for value in drawn):
-            raise BadNumber("noise is whole numbers in encoded units. Round it before, by a rule that is private.")
-        integers = [int(value) for value in drawn]
+        integers = _whole_numbers(noise, "Round noise before, by a rule that is private.")
         if any(abs(value) > bound for value in integers):
             raise OutOfRange("a noise value is outside the bound declared for it. Declare a wider one.")
         return self._added(integers, self._holds(self.summands, self.net, self.noise + bound))
@@ -141,14 +138,17 @@ class EncryptedVector:
         if len(nets) > 1 and self.layout.encoding.describe()["encoding"] != "fixed-point":
             raise BadInput("levels have an offset, so rows of different sums cannot be decoded. Encode as FixedPoint.")
         result = self._holds(self.summands * weight, self.net * nets.pop(), self.noise * weight)
+        made = replace(self.layout, length=len(rows))
+        made.slots(self.public.bits)  # a mask for more values is longer, and must fit as well
         products = [_product(self.ciphertexts, row, self.public) for row in rows]
-        return replace(result, layout=replace(self.layout, length=len(rows)), ciphertexts=tuple(products))
+        return replace(result, layout=made, ciphertexts=tuple(products))
 
-    def rerandomise(self, randomness: str = "fixed-base", source: Source = SYSTEM) -> "EncryptedVector":
-        """Return the same values under fresh randomness. Without the key nobody can link it to the ciphertexts before.
+    def rerandomise(self, randomness: str = "textbook", source: Source = SYSTEM) -> "EncryptedVector":
+        """Return the same values under fresh randomness, which links it to no ciphertext before.
 
-        Every random part has Jacobi symbol 1, so the symbol links nothing. With fixed-base randomness that rests on its
-        assumption; "textbook" is uniform over all random parts that a checked ciphertext can have.
+        Every random part has Jacobi symbol 1, so the symbol links nothing. "textbook" is uniform over all random parts
+        that a checked ciphertext can have: not even the key holder can link, whatever it made of n and h. "fixed-base"
+        is about ten times as fast, and for those who do not hold the key: its holder chose h.
 
         Do this before a computed vector is sent to the key holder: it can compute the random numbers of ciphertexts,
         and those of a sum or product show which ones went in, and with which weights.
@@ -163,8 +163,8 @@ class EncryptedVector:
         """Add a secret random number to each value: the result to send to the key holder, and the mask to keep.
 
         Privacy:
-            The masked vector has fresh randomness, and the numbers in it are within 2^-mask_bits, in statistical
-            distance over the whole vector, of numbers that do not depend on the values.
+            The masked vector has fresh, uniform randomness, and the numbers in it are within 2^-mask_bits, in
+            statistical distance over the whole vector, of numbers that do not depend on the values.
         """
         if not self.layout.mask_bits or self.masked:
             raise OutOfRange("this layout has no room for a mask, or holds one. Declare mask_bits; 40 is usual.")
@@ -241,7 +241,7 @@ class Mask(Secret):
 
     def remove(self, masked: Sequence[int] | NDArray[Any]) -> NDArray[Any]:
         """Return the values of a decrypted masked vector."""
-        integers = [int(value) for value in masked]
+        integers = _whole_numbers(masked)
         if len(integers) != len(self.numbers):
             raise BadNumber(f"the mask is for {len(self.numbers)} values, and {len(integers)} were given.")
         plain = [value - number for value, number in zip(integers, self.numbers, strict=True)]
@@ -293,6 +293,14 @@ def decode(vector: EncryptedVector, plaintexts: Sequence[int]) -> NDArray[Any]:
     if vector.masked:
         return np.array(integers, dtype=object)
     return vector.layout.encoding.decode(integers, vector.net)
+
+
+def _whole_numbers(values: object, remedy: str = "Give the numbers that were decrypted.") -> list[int]:
+    """Return integers as Python's; refuse what would be rounded or read as one."""
+    listed: list[Any] = list(values) if isinstance(values, Sequence | np.ndarray) else [None]
+    if any(isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) for value in listed):
+        raise BadNumber(f"here one list of whole numbers is needed, in encoded units. {remedy}")
+    return [int(value) for value in listed]
 
 
 def _weight(weight: object) -> int:

@@ -1,6 +1,7 @@
 """Fresh randomness links nothing, values are exact and within their bounds, an owner's bytes state its own vector."""
 
 import json
+from decimal import Decimal
 from fractions import Fraction
 
 import gmpy2
@@ -101,3 +102,31 @@ def test_an_owner_cannot_state_what_only_a_sum_has(stated):
     with pytest.raises(CiphertextRejected, match="owner's vector"):
         EncryptedVector.from_bytes(changed, PUBLIC, layout)
     assert EncryptedVector.from_bytes(changed, PUBLIC, layout, summands=None).layout == layout
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [[1, 2], [3]],
+        ["5"],
+        np.array(["5"], dtype=object),
+        np.array([Decimal("1e999999999")], dtype=object),
+        [Decimal("-1e-999999999"), 1 << 60],
+        [None],
+        [1j],
+    ],
+)
+def test_what_is_no_list_of_numbers_is_refused_in_one_sentence(values):
+    with pytest.raises(BadNumber):
+        FixedPoint(0, 10, 2).encode(values)
+
+
+@pytest.mark.parametrize("numbers", [5, None, ["a"], [float("inf")], [0.5], [True], [None], [1, 2], b"1"])
+def test_a_mask_is_removed_from_whole_numbers_only(numbers):
+    vector = EncryptedVector.encrypt([1], PUBLIC, Layout(FixedPoint(0, 10), 1, mask_bits=40))
+    masked, mask = vector.mask()
+    with pytest.raises((BadNumber, CiphertextRejected)):
+        mask.remove(numbers)
+    with pytest.raises(BadNumber):
+        EncryptedVector.encrypt([1], PUBLIC, Layout(FixedPoint(0, 10), 1, noise_bound=9)).add_noise(5, 1)
+    assert mask.remove(KEY.decrypt(masked)).tolist() == [1]

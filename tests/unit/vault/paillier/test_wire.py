@@ -142,3 +142,10 @@ def test_an_owner_cannot_state_another_weight_than_one(stated):
     with pytest.raises(CiphertextRejected, match="weighs 1 is due"):
         EncryptedVector.from_bytes(forged, KEY.public, LAYOUT)
     assert EncryptedVector.from_bytes(forged, KEY.public, LAYOUT, summands=None).summands == int(stated)
+
+
+@pytest.mark.parametrize("number", ["2048.0", "2e3", "NaN", "Infinity", "[[2048]]"])
+def test_a_head_with_other_numbers_is_refused_as_bytes_that_are_no_key(number):
+    head = f'{{"bits":{number},"kind":"public key"}}'.encode()
+    with pytest.raises(CiphertextRejected):
+        PublicKey.from_bytes(RAW[:5] + len(head).to_bytes(4, "big") + head + bytes(512))
