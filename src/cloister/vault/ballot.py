@@ -9,6 +9,7 @@ from math import gcd
 
 from cloister.privacy.errors import BadInput, Broken
 from cloister.vault.blind import SALT_BYTES, key_fingerprint, public_numbers, unbase64url, unit, verify
+from cloister.vault.secret import Secret
 from cloister.vault.slip import NONCE_BYTES, PREFIX_BYTES, text_of
 
 __all__ = ["Ballot"]
@@ -18,7 +19,7 @@ _VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Ballot:
+class Ballot(Secret):
     """A ballot that waits for its signature. It holds the link between request and ballot, so it never prints itself.
 
     Attributes:

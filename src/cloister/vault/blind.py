@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from cloister.privacy.errors import BadInput, Broken
 from cloister.privacy.signing import canonical, fingerprint
+from cloister.vault.secret import Secret
 
 __all__ = ["SALT_BYTES", "SCHEME", "BlindKey", "key_fingerprint", "public_numbers", "unbase64url", "unit", "verify"]
 
@@ -37,7 +38,7 @@ _PADDING = padding.PSS(padding.MGF1(hashes.SHA384()), SALT_BYTES)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class BlindKey:
+class BlindKey(Secret):
     """A key that signs blinded messages. It never prints itself.
 
     **One key for one wave of one survey.** The signer cannot see what a ballot is for: if a key were used for two,

@@ -1,10 +1,10 @@
-"""Objects that hold secrets: not printed, not pickled, not copied."""
+"""Objects that hold secrets: not printed, not pickled, not copied; shared numbers: not compared."""
 
 from typing import NoReturn, SupportsIndex
 
 from cloister.privacy.errors import BadInput
 
-__all__ = ["Secret"]
+__all__ = ["Hidden", "Secret"]
 
 
 class Secret:
@@ -24,3 +24,18 @@ class Secret:
             f"a {type(self).__name__} holds secrets, so it is neither pickled nor copied. "
             "Store it sealed through to_bytes(), where it has one."
         )
+
+
+class Hidden(Secret):
+    """Base class of shared numbers, which have no value that a program could branch on.
+
+    Python would answer `a == b` with False and `if a:` with True, whatever the numbers are.
+    """
+
+    __slots__ = ()
+
+    def _refused(self, *_: object) -> NoReturn:
+        raise BadInput("shared numbers have no value here. Compare them under sharing, or open a result first.")
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = _refused
+    __hash__ = None  # type: ignore[assignment]

@@ -3,13 +3,17 @@
 import copy
 import logging
 import pickle
+import socket
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from cloister.privacy.errors import BadInput, CloisterError
-from cloister.vault import paillier, sharing
+from cloister.privacy.signing import SigningKey
+from cloister.vault import Ballot, BlindKey, circuits, key_fingerprint, paillier, sharing
+from cloister.vault.circuits.garbling import Evaluation, Garbling
 from cloister.vault.paillier.threshold import cut
 from cloister.vault.sharing import Party, local_links
 
@@ -37,7 +41,39 @@ SECRETS = [
     *(f"{part:,}" for part in (PLANTED,)),
     *(str(int(power)) for power in PARTIAL.powers),
 ]
-HOLDERS = [KEY, MASK, FIRST, SECOND, PARTIAL, HELD, PARTY, SHARED]
+
+
+def a_circuit():
+    build = circuits.CircuitBuilder()
+    build.output("same", build.input("x", circuits.GARBLER, width=4), to=circuits.BOTH)
+    return build.circuit()
+
+
+def both_ends():
+    """Both ends of a channel, and what stands on it."""
+    keys, sockets = [SigningKey.create(), SigningKey.create()], socket.socketpair()
+
+    def end(place):
+        channel = circuits.Channel.open(sockets[place], keys[place], peer=keys[1 - place].public, first=not place)
+        kind = circuits.TransferReceiver if place else circuits.TransferSender
+        return [channel, kind.open(channel)]
+
+    with ThreadPoolExecutor(2) as pool:
+        return [thing for made in pool.map(end, (0, 1)) for thing in made]
+
+
+ENDS = both_ends()
+GARBLING = Garbling(a_circuit())
+BLIND = BlindKey.create()
+BALLOT = Ballot.begin(BLIND.public(), "survey", "1", key_fingerprint(BLIND.public()))[1]
+ON_CHANNELS = [
+    *ENDS,
+    circuits.Garbler(ENDS[0]),
+    circuits.Evaluator(ENDS[2]),
+    GARBLING,
+    Evaluation(a_circuit(), GARBLING.key),
+]
+HOLDERS = [KEY, MASK, FIRST, SECOND, PARTIAL, HELD, PARTY, SHARED, BLIND, BALLOT, *ON_CHANNELS]
 
 
 def clean(text: str) -> bool:

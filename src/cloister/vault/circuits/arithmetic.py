@@ -8,6 +8,7 @@ Sadeghi, Schneider 2009); rows of a product are added three to two, so that it i
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.privacy.errors import BadInput
 from cloister.vault.circuits.builder import FALSE, TRUE, CircuitBuilder, Literals
 
 __all__ = [
@@ -38,7 +39,10 @@ def extend(bits: Literals, width: int) -> Literals:
 
 def same_lanes(left: Literals, right: Literals) -> tuple[Literals, Literals]:
     """Broadcast all axes but the last."""
-    lanes = np.broadcast_shapes(left.shape[:-1], right.shape[:-1])
+    try:
+        lanes = np.broadcast_shapes(left.shape[:-1], right.shape[:-1])
+    except ValueError:
+        raise BadInput("these arrays have shapes that do not fit each other. Reshape or index one of them.") from None
     return (np.broadcast_to(left, (*lanes, left.shape[-1])), np.broadcast_to(right, (*lanes, right.shape[-1])))
 
 

@@ -13,24 +13,26 @@ Each gate gets a sort key as it is made: the number of AND gates on its longest 
 
 from collections.abc import Sequence
 from itertools import pairwise
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cloister.privacy.errors import BadInput
-from cloister.vault.circuits.circuit import BOTH, EVALUATOR, GARBLER, Circuit, Party, Port, Reader
+from cloister.vault.circuits.circuit import BOTH, EVALUATOR, GARBLER, Circuit, Party, Port, Reader, shape_of
 
 if TYPE_CHECKING:
     from cloister.vault.circuits.number import Number, Truth
 
-__all__ = ["FALSE", "TRUE", "CircuitBuilder", "Literals", "checked_fraction"]
+__all__ = ["FALSE", "TRUE", "CircuitBuilder", "Literals", "checked_fraction", "checked_width"]
 
 Literals = NDArray[np.int64]
 FALSE, TRUE = 0, 1
 
 _XOR_BITS = 24  # of a sort key, for XORs since the last AND
 _MOST_WIDTH = 4096
+_MOST_WIRES = 1 << 28  # of one input
 
 
 class CircuitBuilder:
@@ -69,6 +71,8 @@ class CircuitBuilder:
             raise BadInput(f"an input is the garbler's or the evaluator's, got {party!r:.20}.")
         if self._gates:
             raise BadInput("inputs are declared before the first gate. Move this input up.")
+        if not isinstance(shape, Sequence) or not all(_is_whole(length) for length in shape):
+            raise BadInput("the shape of an input is a tuple of whole numbers, such as (3,).")
         port = self._port(name, party, tuple(int(length) for length in shape), width, fraction, signed)
         bits = self._new(np.zeros(port.size, dtype=np.int64)).reshape(*port.shape, width)
         self._inputs.append(port)
@@ -81,7 +85,7 @@ class CircuitBuilder:
         from cloister.vault.circuits.number import Number
 
         checked_fraction(fraction)
-        port = Port("constant", BOTH, np.asarray(value, dtype=object).shape, width, fraction, signed=True)
+        port = Port("constant", BOTH, shape_of(value), checked_width(width), fraction, signed=True)
         return Number(self, port.encode(value).astype(np.int64).reshape(*port.shape, width), fraction)
 
     def output(self, name: str, value: "Number | Truth", *, to: Reader) -> None:
@@ -96,7 +100,7 @@ class CircuitBuilder:
 
     def xor(self, left: Literals, right: Literals) -> Literals:
         """Return the XOR of two arrays of literals, which are broadcast."""
-        left, right = np.broadcast_arrays(left, right)
+        left, right = _broadcast(left, right)
         # A constant or an equal wire leaves the other's wire, or wire 0, which is what the XOR of literals yields too.
         made = np.asarray(np.where(left >> 1 == right >> 1, (left ^ right) & 1, left ^ right))
         real = (left > TRUE) & (right > TRUE) & (left >> 1 != right >> 1)
@@ -107,7 +111,7 @@ class CircuitBuilder:
 
     def and_(self, left: Literals, right: Literals) -> Literals:
         """Return the AND of two arrays of literals, which are broadcast."""
-        left, right = np.broadcast_arrays(left, right)
+        left, right = _broadcast(left, right)
         made = np.where((left == TRUE) | (left == right), right, np.where(right == TRUE, left, FALSE))
         real = (left > TRUE) & (right > TRUE) & (left >> 1 != right >> 1)
         if real.any():
@@ -169,16 +173,35 @@ class CircuitBuilder:
         taken = [port.name for port in self._inputs] + [port.name for port, _ in self._outputs]
         if not isinstance(name, str) or not name or name in taken:
             raise BadInput(f"each input and output has a name of its own, got {name!r:.40} again or empty.")
-        if not 1 <= width <= _MOST_WIDTH or any(length < 1 for length in shape):
-            raise BadInput(f"numbers have 1 to {_MOST_WIDTH} bits, and arrays are not empty; see '{name:.40}'.")
-        return Port(name, party, shape, width, checked_fraction(fraction), signed)
+        if any(length < 1 for length in shape) or prod(shape) * checked_width(width) > _MOST_WIRES:
+            raise BadInput(f"an array has 1 to {_MOST_WIRES} bits in all; see '{name:.40}'. Compute it in parts.")
+        return Port(name, party, shape, int(width), checked_fraction(fraction), signed)
 
 
 def checked_fraction(fraction: int) -> int:
-    """Return a number of bits after the point, or refuse one that is negative or no whole number."""
-    if isinstance(fraction, bool) or not isinstance(fraction, int) or fraction < 0:
-        raise BadInput(f"fraction is a number of bits after the point, 0 or more, got {fraction!r:.20}.")
-    return fraction
+    """Return a number of bits after the point, or refuse one that is negative, too large or no whole number."""
+    if not _is_whole(fraction) or not 0 <= fraction <= _MOST_WIDTH:
+        raise BadInput(f"fraction is a number of bits after the point, 0 to {_MOST_WIDTH}, got {fraction!r:.20}.")
+    return int(fraction)
+
+
+def checked_width(width: int) -> int:
+    """Return a number of bits, or refuse one that no number has."""
+    if not _is_whole(width) or not 1 <= width <= _MOST_WIDTH:
+        raise BadInput(f"a number has 1 to {_MOST_WIDTH} bits, got {width!r:.20}. Declare another width.")
+    return int(width)
+
+
+def _broadcast(left: Literals, right: Literals) -> tuple[Literals, Literals]:
+    try:
+        found = np.broadcast_arrays(left, right)
+    except ValueError:
+        raise BadInput("these arrays have shapes that do not fit each other. Reshape or index one of them.") from None
+    return found[0], found[1]
+
+
+def _is_whole(number: object) -> bool:
+    return isinstance(number, int | np.integer) and not isinstance(number, bool)
 
 
 def _needed(

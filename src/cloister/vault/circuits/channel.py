@@ -15,6 +15,7 @@ Each frame is AES-256-GCM with the frame's number as its nonce, so that only the
 import hashlib
 import os
 import socket
+import threading
 import time
 from dataclasses import dataclass
 from types import TracebackType
@@ -29,12 +30,14 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cloister.privacy.errors import BadInput, ChannelBroken, PeerLost
 from cloister.privacy.noise.source import SYSTEM, Source
 from cloister.privacy.signing import PublicKey, SigningKey
+from cloister.vault.secret import Secret
 
-__all__ = ["FRAME_BYTES", "Bytes", "Channel"]
+__all__ = ["FRAME_BYTES", "Bytes", "Channel", "check_timeout"]
 
 Bytes = bytes | bytearray | memoryview
 
 FRAME_BYTES = 1 << 26  # the longest message; longer data are sent in parts
+_MOST_TIMEOUT_S = 7 * 24 * 3600
 _LABEL = b"cloister vault channel 1"
 _STEP = 32
 _TAG = 16
@@ -52,18 +55,32 @@ class _Keys:
     session: bytes
 
 
-class Channel:
+class Channel(Secret):
     """Named messages to one peer, and from it, in an order that both parties know.
 
-    After any failure the channel is closed for good: no later call can go on with half of a run.
+    After any failure the channel is closed for good: no later call can go on with half of a run. Threads may share it:
+    each message has a number of its own, though only the protocol knows which thread comes first.
     """
 
-    __slots__ = ("_keys", "_process", "_received", "_sent", "_socket", "received_bytes", "sent_bytes", "timeout_s")
+    __slots__ = (
+        "_keys",
+        "_process",
+        "_received",
+        "_receiving",
+        "_sending",
+        "_sent",
+        "_socket",
+        "received_bytes",
+        "sent_bytes",
+        "timeout_s",
+    )
 
     def __init__(self, stream: socket.socket, timeout_s: float) -> None:
         self._socket: socket.socket | None = stream
         self._keys: _Keys | None = None
         self._sent = self._received = 0
+        # Two messages with one number would be sealed with one nonce, which reveals both and the key of tags.
+        self._sending, self._receiving = threading.Lock(), threading.Lock()
         self._process = os.getpid()
         self.sent_bytes = self.received_bytes = 0
         self.timeout_s = timeout_s
@@ -93,8 +110,7 @@ class Channel:
             ChannelBroken: the peer is not the one that was pinned, or claims the same place.
             PeerLost: the peer did not answer.
         """
-        if not timeout_s > 0:
-            raise BadInput(f"timeout_s must be positive, got {timeout_s!r:.20}. 30 is the default.")
+        check_timeout(timeout_s)
         channel = cls(stream, timeout_s)
         try:
             channel._shake_hands(key, peer, first, source)
@@ -115,13 +131,17 @@ class Channel:
             step: the name of this step of the protocol, up to 32 ASCII letters. The peer checks it.
             body: at most `FRAME_BYTES` bytes.
         """
-        keys = self._open_keys()
-        name = step.encode("ascii")
-        if len(name) > _STEP or len(body) > FRAME_BYTES:
-            raise BadInput(f"a message has a name of up to {_STEP} letters and up to {FRAME_BYTES} bytes. Send parts.")
-        sealed = keys.sending.encrypt(self._sent.to_bytes(12, "big"), name.ljust(_STEP) + body, None)
-        self._sent += 1
-        self._write(len(sealed).to_bytes(4, "big") + sealed)
+        name = step.encode("ascii", "replace")
+        if not step.isascii() or len(name) > _STEP or not isinstance(body, Bytes) or len(body) > FRAME_BYTES:
+            raise BadInput(
+                f"a message has a name of up to {_STEP} ASCII letters and up to {FRAME_BYTES} bytes. Send parts."
+            )
+        self._open_keys()  # before the lock, which a fork may have copied while it was held
+        with self._sending:
+            keys = self._open_keys()
+            sealed = keys.sending.encrypt(self._sent.to_bytes(12, "big"), name.ljust(_STEP) + body, None)
+            self._sent += 1
+            self._write(len(sealed).to_bytes(4, "big") + sealed)
 
     def receive(self, step: str, *, size: int | None = None, most: int | None = None) -> bytes:
         """Return the body of the next message.
@@ -135,6 +155,11 @@ class Channel:
             ChannelBroken: the message is not the next one of this run, or has another name or size.
             PeerLost: the peer went away or sent nothing in time.
         """
+        self._open_keys()
+        with self._receiving:
+            return self._received_next(step, size, most)
+
+    def _received_next(self, step: str, size: int | None, most: int | None) -> bytes:
         keys = self._open_keys()
         limit = size if size is not None else (FRAME_BYTES if most is None else most)
         deadline = time.monotonic() + self.timeout_s
@@ -211,6 +236,12 @@ class Channel:
             raise ChannelBroken("this channel was opened by another process. Open one in each process, after the fork.")
         return self._keys
 
+    def _open_stream(self) -> socket.socket:
+        stream = self._socket
+        if stream is None:
+            raise ChannelBroken(f"this channel is closed. {_AGAIN}")
+        return stream
+
     def _refuse(self, why: str) -> NoReturn:
         self.abort()
         raise ChannelBroken(f"{why}. The run is over and gave no output. {_AGAIN}") from None
@@ -220,10 +251,10 @@ class Channel:
         raise PeerLost(f"the peer {what}. The run is over and gave no output. {_AGAIN}") from None
 
     def _write(self, raw: bytes) -> None:
-        assert self._socket is not None
+        stream = self._open_stream()
         try:
-            self._socket.settimeout(self.timeout_s)
-            self._socket.sendall(raw)
+            stream.settimeout(self.timeout_s)
+            stream.sendall(raw)
         except TimeoutError:
             self._lost(f"took nothing for {self.timeout_s:g} s")
         except OSError:
@@ -232,13 +263,13 @@ class Channel:
 
     def _read(self, count: int, deadline: float) -> bytes:
         """Read exactly this many bytes before the deadline, however slowly they drip in."""
-        assert self._socket is not None
+        stream = self._open_stream()
         raw = bytearray(count)
         at = 0
         try:
             while at < count:
-                self._socket.settimeout(max(deadline - time.monotonic(), 1e-3))
-                got = self._socket.recv_into(memoryview(raw)[at:])
+                stream.settimeout(max(deadline - time.monotonic(), 1e-3))
+                got = stream.recv_into(memoryview(raw)[at:])
                 if got == 0:
                     self._lost("closed the connection before the run was over")
                 at += got
@@ -250,6 +281,15 @@ class Channel:
             self._lost("closed the connection")
         self.received_bytes += count
         return bytes(raw)
+
+
+def check_timeout(timeout_s: object) -> None:
+    """Refuse a time that is no number of seconds, or longer than a clock counts."""
+    whole = isinstance(timeout_s, int | float) and not isinstance(timeout_s, bool)
+    if not whole or not 0 < timeout_s <= _MOST_TIMEOUT_S:  # type: ignore[operator]
+        raise BadInput(
+            f"timeout_s is a number of seconds above 0 and up to {_MOST_TIMEOUT_S}, got {timeout_s!r:.20}. 30 is usual."
+        )
 
 
 def _statement(transcript: bytes, first: bool, audience: PublicKey) -> bytes:

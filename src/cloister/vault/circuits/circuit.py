@@ -26,6 +26,8 @@ GARBLER: Party = "garbler"
 EVALUATOR: Party = "evaluator"
 BOTH: Reader = "both"
 
+_MOST_EXPONENT = 2_000  # of a Decimal, whose exact value is as long
+
 Bits = NDArray[np.bool_]
 Index = NDArray[np.intp]
 Value = int | Fraction | list["Value"]  # a number, or lists of numbers in the shape of the port
@@ -59,11 +61,9 @@ class Port:
 
     def encode(self, value: object) -> Bits:
         """Return the bits of a number, or of nested lists or an array of numbers; round to the nearest, ties up."""
+        if (shape := shape_of(value)) != self.shape:
+            raise BadInput(f"input '{self.name}' has the shape {self.shape}, got {shape}. Give all its numbers.")
         numbers = np.asarray(value, dtype=object)
-        if numbers.shape != self.shape:
-            raise BadInput(
-                f"input '{self.name}' has the shape {self.shape}, got {numbers.shape}. Give all its numbers."
-            )
         low, high = (-(1 << (self.width - 1)), 1 << (self.width - 1)) if self.signed else (0, 1 << self.width)
         raw = bytearray()
         size = -(-self.width // 8)
@@ -206,12 +206,23 @@ class Circuit:
         return f"<Circuit, {self.and_gates} AND gates in {self.and_depth} steps>"
 
 
+def shape_of(value: object) -> tuple[int, ...]:
+    """Return the shape of a number, nested lists or an array."""
+    try:
+        return np.asarray(value, dtype=object).shape
+    except ValueError:
+        pass
+    raise BadInput("an array of numbers has rows of one length. Give all its numbers.")
+
+
 def _scaled(number: object, fraction: int, name: str) -> int:
     """Return a number as a multiple of 2^-fraction, exactly rounded."""
     if isinstance(number, np.generic):
         number = number.item()
     if isinstance(number, bool) or not isinstance(number, int | float | Fraction | Decimal | SupportsIndex):
         raise BadInput(f"input '{name}' takes numbers, got a {type(number).__name__}.")
+    if isinstance(number, Decimal) and number.is_finite() and abs(number.adjusted()) > _MOST_EXPONENT:
+        raise BadInput(f"input '{name}' takes decimals of at most {_MOST_EXPONENT} digits. Round it first.")
     try:
         exact = Fraction(number)  # type: ignore[arg-type]
     except (ValueError, OverflowError, TypeError):

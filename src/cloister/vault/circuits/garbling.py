@@ -24,6 +24,7 @@ from cloister.privacy.errors import BadInput, ChannelBroken
 from cloister.privacy.noise.source import SYSTEM, Source
 from cloister.vault.circuits.circuit import EVALUATOR, GARBLER, Bits, Circuit, Index, Party
 from cloister.vault.circuits.label_hash import BLOCK_BYTES, Blocks, LabelHash
+from cloister.vault.secret import Secret
 
 __all__ = ["TABLE_BYTES", "Evaluation", "Garbling", "batches"]
 
@@ -35,7 +36,7 @@ _STEP_GATES = 1 << 13  # gates computed together, so that their labels stay in t
 _OUTPUTS = {EVALUATOR: np.uint64(2 << 62), GARBLER: np.uint64(3 << 62)}
 
 
-class Garbling:
+class Garbling(Secret):
     """The garbler's half: labels of all wires, and the tables of the AND gates.
 
     Nothing of it may be used for a second run. It never prints a label.
@@ -136,7 +137,7 @@ class Garbling:
         return labels
 
 
-class Evaluation:
+class Evaluation(Secret):
     """The evaluator's half: one label of each wire. It never prints a label."""
 
     __slots__ = ("_batches", "_circuit", "_done", "_hash", "_labels")
@@ -226,9 +227,10 @@ def _mask(labels: Blocks) -> Blocks:
 
 
 def _decode(checks: Blocks, hashes: Blocks) -> Bits:
-    is_zero = (checks[:, :2] == hashes).all(axis=1)
-    is_one = (checks[:, 2:] == hashes).all(axis=1)
-    if not (is_zero ^ is_one).all():
+    # Both words and both labels of all outputs are compared, whatever is found on the way.
+    is_zero = np.bitwise_or.reduce(checks[:, :2] ^ hashes, axis=1) == 0
+    is_one = np.bitwise_or.reduce(checks[:, 2:] ^ hashes, axis=1) == 0
+    if np.count_nonzero(is_zero ^ is_one) != len(hashes):
         raise ChannelBroken(
             "a label of the output is not one that the garbler made: a table or a label was changed. Nothing is "
             "output. Run the protocol again with new labels."

@@ -10,10 +10,11 @@ from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cloister.privacy.errors import BadInput
 from cloister.vault.circuits import arithmetic
-from cloister.vault.circuits.builder import FALSE, CircuitBuilder, Literals, checked_fraction
+from cloister.vault.circuits.builder import FALSE, CircuitBuilder, Literals, checked_fraction, checked_width
 
 __all__ = ["Number", "Truth"]
 
@@ -86,12 +87,12 @@ class Number:
         return int(self.bits.shape[-1])
 
     def __getitem__(self, index: Any) -> "Number":
-        lanes = np.arange(prod(self.shape), dtype=np.intp).reshape(self.shape)[index]
+        lanes = self._lanes(lambda places: places[index])
         return self._with(self.bits.reshape(-1, self.width)[lanes])
 
     def reshape(self, *shape: int) -> "Number":
         """Return the numbers in another shape."""
-        return self._with(self.bits.reshape(*np.empty(self.shape, dtype=np.bool_).reshape(*shape).shape, self.width))
+        return self._with(self.bits.reshape(*self._lanes(lambda places: places.reshape(*shape)).shape, self.width))
 
     def __add__(self, other: "Number | int") -> "Number":
         left, right = self.aligned(other)
@@ -181,9 +182,7 @@ class Number:
 
         The caller knows that the numbers fit. Others wrap around, which no party notices.
         """
-        if width < 1:
-            raise BadInput(f"a number has a bit at least, got {width}.")
-        return self._with(arithmetic.extend(self.bits, width))
+        return self._with(arithmetic.extend(self.bits, checked_width(width)))
 
     def __lt__(self, other: "Number | int") -> Truth:
         left, right = self.aligned(other)
@@ -236,6 +235,16 @@ class Number:
 
     def __bool__(self) -> bool:
         raise BadInput("a number inside a circuit has no value yet. Compare it, and use select instead of if.")
+
+    def _lanes(self, choose: "Callable[[NDArray[np.intp]], NDArray[np.intp]]") -> NDArray[np.intp]:
+        """Return the places of some of the numbers, at least one."""
+        try:
+            lanes = np.asarray(choose(np.arange(prod(self.shape), dtype=np.intp).reshape(self.shape)))
+        except (ValueError, TypeError):  # an IndexError ends Python's loops, and says enough
+            lanes = np.empty(0, dtype=np.intp)
+        if not lanes.size:
+            raise BadInput(f"an array of the shape {self.shape} has no such part or form. Give one that holds numbers.")
+        return lanes
 
     def _tree(self, join: "Callable[[Number, Number], Number]") -> "Number":
         if not self.shape:

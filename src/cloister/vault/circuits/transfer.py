@@ -18,7 +18,9 @@ and Scholl (CRYPTO 2015) in the form whose proof holds: a universal linear hash 
 """
 
 import hashlib
+import threading
 from collections.abc import Iterator
+from hmac import compare_digest
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -29,6 +31,7 @@ from cloister.privacy.noise.source import SYSTEM, Source
 from cloister.vault.circuits.base_transfer import KEY_BYTES, receive_keys, send_keys
 from cloister.vault.circuits.channel import Channel
 from cloister.vault.circuits.label_hash import BLOCK_BYTES, Blocks, LabelHash
+from cloister.vault.secret import Secret
 
 __all__ = ["TransferReceiver", "TransferSender", "Words"]
 
@@ -41,10 +44,10 @@ _MOST_WORDS = 1 << 16
 _SPREAD = 48  # tweaks are the transfer's number in the low 48 bits, the number of the block above
 
 
-class TransferSender:
+class TransferSender(Secret):
     """The sender's half. Both halves make the same calls, with the same sizes, in the same order."""
 
-    __slots__ = ("_channel", "_columns", "_done", "_hash", "_offset", "_offset_bits", "_source")
+    __slots__ = ("_channel", "_columns", "_done", "_hash", "_lock", "_offset", "_offset_bits", "_source")
 
     def __init__(self, channel: Channel, offset: bytes, keys: list[bytes], transcript: bytes, source: Source) -> None:
         self._channel = channel
@@ -53,7 +56,7 @@ class TransferSender:
         self._offset_bits = _bits(offset)
         self._columns = [_stream(key) for key in keys]
         self._hash = LabelHash(_hash_key(channel, transcript))
-        self._done = 0
+        self._done, self._lock = 0, threading.Lock()
 
     @classmethod
     def open(cls, channel: Channel, *, source: Source = SYSTEM) -> "TransferSender":
@@ -77,12 +80,13 @@ class TransferSender:
         _check_size(count, words)
         zero, one = (np.empty((count, words), dtype=np.uint64) for _ in range(2))
         for part in _parts(count):
-            rows = self._extend(part.stop - part.start)
-            numbers = np.arange(self._done, self._done + len(rows), dtype=np.uint64)
-            zero[part] = _pads(self._hash, rows, numbers, words)
-            rows ^= self._offset
-            one[part] = _pads(self._hash, rows, numbers, words)
-            self._done += len(rows)
+            with self._lock:  # no number is used for two rows
+                rows = self._extend(part.stop - part.start)
+                numbers = np.arange(self._done, self._done + len(rows), dtype=np.uint64)
+                self._done += len(rows)
+                zero[part] = _pads(self._hash, rows, numbers, words)
+                rows ^= self._offset
+                one[part] = _pads(self._hash, rows, numbers, words)
         return zero, one
 
     def correlated(self, offsets: Words) -> Words:
@@ -132,7 +136,7 @@ class TransferSender:
         answer = self._channel.receive("transfer check", size=(_COLUMNS + 1) * BLOCK_BYTES)
         claimed = np.frombuffer(answer, dtype=np.uint64).reshape(_COLUMNS + 1, 2)
         expected = claimed[:-1] ^ (claimed[-1] * self._offset_bits[:, None])
-        if not np.array_equal(_column_hash(columns, coin, size), expected):
+        if not compare_digest(_column_hash(columns, coin, size).tobytes(), expected.tobytes()):
             self._channel.abort()
             raise ChannelBroken(
                 "the receiver's columns of the oblivious transfer do not agree with each other. The run is over and "
@@ -140,17 +144,17 @@ class TransferSender:
             )
 
 
-class TransferReceiver:
+class TransferReceiver(Secret):
     """The receiver's half. Both halves make the same calls, with the same sizes, in the same order."""
 
-    __slots__ = ("_channel", "_columns", "_done", "_hash", "_source")
+    __slots__ = ("_channel", "_columns", "_done", "_hash", "_lock", "_source")
 
     def __init__(self, channel: Channel, keys: list[tuple[bytes, bytes]], transcript: bytes, source: Source) -> None:
         self._channel = channel
         self._source = source
         self._columns = [(_stream(zero), _stream(one)) for zero, one in keys]
         self._hash = LabelHash(_hash_key(channel, transcript))
-        self._done = 0
+        self._done, self._lock = 0, threading.Lock()
 
     @classmethod
     def open(cls, channel: Channel, *, source: Source = SYSTEM) -> "TransferReceiver":
@@ -176,10 +180,11 @@ class TransferReceiver:
         _check_size(len(choices), words)
         chosen = np.empty((len(choices), words), dtype=np.uint64)
         for part in _parts(len(choices)):
-            rows = self._extend(choices[part])
-            numbers = np.arange(self._done, self._done + len(rows), dtype=np.uint64)
-            chosen[part] = _pads(self._hash, rows, numbers, words)
-            self._done += len(rows)
+            with self._lock:  # no number is used for two rows
+                rows = self._extend(choices[part])
+                numbers = np.arange(self._done, self._done + len(rows), dtype=np.uint64)
+                self._done += len(rows)
+                chosen[part] = _pads(self._hash, rows, numbers, words)
         return chosen
 
     def correlated(self, choices: NDArray[np.bool_], *, words: int = 2) -> Words:

@@ -26,6 +26,7 @@ from cloister.vault.circuits.circuit import EVALUATOR, GARBLER, Circuit, Value, 
 from cloister.vault.circuits.garbling import Evaluation, Garbling, batches
 from cloister.vault.circuits.label_hash import BLOCK_BYTES, Blocks
 from cloister.vault.circuits.transfer import TransferReceiver, TransferSender
+from cloister.vault.secret import Secret
 
 __all__ = ["Evaluator", "Garbler"]
 
@@ -33,7 +34,7 @@ _PART = FRAME_BYTES // 4  # bytes of labels in one message
 
 
 @dataclass(slots=True, repr=False)
-class Garbler:
+class Garbler(Secret):
     """The party that garbles. It may run several circuits over one channel; the base transfers are done once.
 
     Attributes:
@@ -83,7 +84,7 @@ class Garbler:
 
 
 @dataclass(slots=True, repr=False)
-class Evaluator:
+class Evaluator(Secret):
     """The party that evaluates. It may run several circuits over one channel; the base transfers are done once.
 
     Attributes:

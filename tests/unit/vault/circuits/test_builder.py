@@ -181,6 +181,50 @@ def test_the_digest_tells_circuits_apart():
     assert circuit_of(makers[0], width=31).digest != digests[0]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda build, x: build.input("y", GARBLER, width=8.0),
+        lambda build, x: build.input("y", GARBLER, width="8"),
+        lambda build, x: build.input("y", GARBLER, width=True),
+        lambda build, x: build.input("y", GARBLER, width=8, shape=(10**12,)),
+        lambda build, x: build.input("y", GARBLER, width=8, shape=5),
+        lambda build, x: build.input("y", GARBLER, width=8, shape=(3.7,)),
+        lambda build, x: build.input("y", GARBLER, width=8, fraction=10**12),
+        lambda build, x: build.constant(5, width=0),
+        lambda build, x: build.constant(5, width=10**9),
+        lambda build, x: build.constant(1, width=4.0),
+        lambda build, x: build.constant([np.zeros((2, 2)), np.zeros((2, 3))], width=4),
+        lambda build, x: build.constant(Decimal("1e999999999"), width=4),
+        lambda build, x: x.narrow(10**9),
+        lambda build, x: x.narrow(3.0),
+        lambda build, x: x.rescale(10**9),
+        lambda build, x: x.divide(3, fraction=10**9),
+        lambda build, x: x.sqrt(fraction=10**9),
+        lambda build, x: x + (1 << 10**5),
+        lambda build, x: x + x[:2],
+        lambda build, x: (x < 0) & (x[:2] < 0),
+        lambda build, x: (x[:2] < 0).select(x, x),
+        lambda build, x: x[3:],
+        lambda build, x: x.reshape(2, 2),
+    ],
+)
+def test_sizes_and_shapes_that_no_circuit_has_are_refused_before_memory_is_taken(call):
+    build = CircuitBuilder()
+    x = build.input("x", GARBLER, width=8, shape=(3,))
+    failure_of(lambda: call(build, x), BadInput)
+    assert [number.width for number in x] == [8, 8, 8]  # a loop over an array ends
+
+
+def test_a_width_of_numpy_is_the_same_width():
+    digests = []
+    for width in (8, np.int64(8)):
+        build = CircuitBuilder()
+        build.output("same", build.input("x", GARBLER, width=width), to=BOTH)
+        digests.append(build.circuit().digest)
+    assert digests[0] == digests[1]
+
+
 def test_bad_programs_are_refused():
     build = CircuitBuilder()
     x = build.input("x", GARBLER, width=8, shape=(2,))

@@ -280,3 +280,73 @@ def test_a_forked_child_does_not_use_the_channel():
     assert second.receive("x", size=15) == b"from the parent"
     first.abort()
     second.abort()
+
+
+@pytest.mark.parametrize("timeout_s", [-1, float("inf"), float("nan"), 1e12, "30", None, True])
+def test_a_time_that_no_clock_counts_is_refused(timeout_s):
+    left, right = socket.socketpair()
+    with left, right:
+        told = failure_of(
+            lambda: Channel.open(left, FIRST, peer=SECOND.public, first=True, timeout_s=timeout_s), BadInput
+        )
+    assert "timeout_s is a number of seconds" in told
+
+
+def test_names_and_bodies_that_are_no_bytes_are_refused_and_nothing_is_sent():
+    first, second = channels()
+    before = first.sent_bytes
+    for call in (
+        lambda: first.send("schritt ü", b""),
+        lambda: first.send("step", "text"),
+        lambda: first.send("s", None),
+    ):
+        failure_of(call, BadInput)
+    assert first.sent_bytes == before
+    first.send("step", memoryview(b"1"))
+    assert second.receive("step", size=1) == b"1"
+    first.abort()
+    second.abort()
+
+
+def test_threads_that_share_a_channel_never_use_one_number_twice():
+    first, second = channels()
+    inner, numbers = first._keys, []
+
+    class Watching:
+        def encrypt(self, nonce, body, extra):
+            numbers.append(nonce)
+            time.sleep(0.001)  # a thread that seals may be put aside for another one
+            return inner.sending.encrypt(nonce, body, extra)
+
+    first._keys = type(inner)(Watching(), inner.receiving, inner.session)
+    threads = [threading.Thread(target=first.send, args=("step", bytes([place]))) for place in range(20)]
+    for thread in threads:
+        thread.start()
+    got = {second.receive("step", size=1) for _ in threads}
+    for thread in threads:
+        thread.join()
+    assert len(set(numbers)) == len(got) == 20
+    first.abort()
+    second.abort()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_forked_during_a_message_is_refused_and_does_not_wait():
+    first, second = channels(timeout_s=5)
+    waiting = threading.Thread(target=lambda: first.receive("step", size=1))
+    waiting.start()
+    time.sleep(0.05)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            first.receive("step", size=1)
+        except ChannelBroken:
+            code = 0
+        os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    second.send("step", b"1")
+    waiting.join()
+    first.abort()
+    second.abort()

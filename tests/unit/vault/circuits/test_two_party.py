@@ -230,3 +230,47 @@ def test_no_log_error_or_repr_holds_a_secret(pair, caplog):
     planted += [str(mine), str(theirs), f"{mine:x}", f"{theirs:x}"]
     assert len(planted) > 40
     assert not [secret for secret in planted if secret in text]
+
+
+STEPS = {
+    GARBLER: [
+        "circuit", "hash key", "garbler's labels", "base transfer, receiver", "transfer coin", "chosen transfer",
+        "tables", "output checks",
+    ],
+    EVALUATOR: ["circuit", "base transfer, sender", "transfer columns", "transfer check", "output hashes"],
+}  # fmt: skip
+
+
+def random_flips(body):
+    for place in np.random.default_rng(len(body)).integers(0, 8 * len(body), 3):
+        body[place // 8] ^= 1 << (place % 8)
+
+
+def nothing(body):
+    body[:] = 0
+
+
+@pytest.mark.parametrize("change", [random_flips, nothing])
+@pytest.mark.parametrize(("cheat", "step"), [(party, step) for party, steps in STEPS.items() for step in steps])
+def test_after_any_changed_message_the_other_party_outputs_rightly_or_nothing(pair, cheat, step, change):
+    build = CircuitBuilder()
+    x, y = (build.input(name, party, width=6) for name, party in (("x", GARBLER), ("y", EVALUATOR)))
+    build.output("both", x * y, to=BOTH)
+    build.output("garbler's", x < y, to=GARBLER)
+    build.output("evaluator's", x.divide(y, fraction=1), to=EVALUATOR)
+    circuit = build.circuit()
+    ends, place = list(pair), 0 if cheat == GARBLER else 1
+    ends[place] = Altering(ends[place], step, change)
+
+    def party(kind, channel, values):
+        found = outcome(lambda: kind(channel).run(circuit, values))
+        if isinstance(found, CloisterError):
+            channel.abort()
+        return found
+
+    told = run_both(lambda: party(Garbler, ends[0], {"x": 21}), lambda: party(Evaluator, ends[1], {"y": -5}))
+    right = [{"both": -105, "garbler's": 0}, {"both": -105, "evaluator's": -4}]
+    assert isinstance(told[1 - place], CloisterError) or told[1 - place] == right[1 - place]
+    # A message that was not chosen, and a column where the sender's secret bit is 0, change nothing.
+    unread = ("chosen transfer", "transfer columns")
+    assert step in unread or any(isinstance(found, CloisterError) for found in told)
