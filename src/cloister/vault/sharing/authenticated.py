@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cloister.privacy.errors import BadInput, BadNumber, ChannelBroken, OutOfRange
 from cloister.privacy.noise.source import SYSTEM, Source
-from cloister.vault.secret import Secret
+from cloister.vault.secret import Hidden, Secret
 from cloister.vault.sharing import field
 from cloister.vault.sharing.party import Party
 from cloister.vault.sharing.ring import Words
@@ -66,9 +66,8 @@ class AuthenticatedParty(Secret):
             most: public bound of the absolute values.
             values: the owner's integers; None for the other parties.
         """
+        shape = self._party.checked_input(owner, shape, values)
         mine = owner == self.index
-        if not 0 <= owner < self._party.count or (values is None) == mine:
-            raise BadInput("the owner of an input, and only the owner, gives its values.")
         _checked_bound(most)
         count = int(np.prod(shape))
         mask, share, mac = self._supply.field_input(count, owner)
@@ -167,7 +166,7 @@ class AuthenticatedParty(Secret):
         )
 
 
-class Authenticated(Secret):
+class Authenticated(Hidden):
     """One party's share of whole numbers, and of their MACs.
 
     Attributes:

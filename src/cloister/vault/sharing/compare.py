@@ -14,6 +14,7 @@ from cloister.vault.sharing import ring
 from cloister.vault.sharing.fixed import Shared
 from cloister.vault.sharing.party import Party
 from cloister.vault.sharing.ring import Bits, Words
+from cloister.vault.sharing.supply import product_shape
 
 __all__ = ["clip", "is_negative", "is_zero", "less_than", "maximum", "negative_bit", "positive_bits", "select"]
 
@@ -54,6 +55,7 @@ def select(condition: Shared, chosen: "Shared", otherwise: "Shared | ArrayLike")
         raise BadInput("a condition is the result of a comparison: 0 or 1, as whole integers.")
     other = chosen * 0 + otherwise
     difference = chosen - other
+    product_shape(condition.shape, difference.shape, matrix=False)
     # A product with a whole 0 or 1 keeps the binary point, so nothing is truncated.
     moved = chosen.party.multiply_words(condition.words + np.zeros_like(difference.words), difference.words)
     return Shared(chosen.party, other.words + moved, max(chosen.bound, other.bound))

@@ -9,7 +9,7 @@ guess and Newton's iteration squares its relative error each time. The bounds in
 plus a few units of the last of 28 bits for truncations, so below 2^-25 in all. A reciprocal is then cut to fixed point,
 and is off by a unit of the last place (2^-f) besides: for large operands that is most of it. A quotient and a square
 root are not made of a reciprocal: the normalised factors are multiplied first and cut last, in pieces of w that keep
-all 28 bits. They are off by at most 2^-25 of their value and six units of the last place, over all declared bounds.
+all 28 bits. All are off by at most 2^-25 of their value and six units of the last place, over all declared bounds.
 
 An operand that is too small is scaled to y = 0. Then w grows to 23.4 and 6.1, whose products stay below 2^62 as well
 or, in a quotient, may wrap; the result is multiplied by 0 modulo 2^64, which is 0 whatever it was.
@@ -34,6 +34,7 @@ __all__ = ["divide", "inverse_square_root", "reciprocal", "square_root"]
 
 _WORK = 28  # bits after the binary point of normalised numbers: products below 2^3 stay below 2^59
 _STEPS = 3
+_SPARE = 4  # further bits of a factor whose product is truncated: its own errors stay below a unit of the last place
 
 
 def reciprocal(numbers: Shared, at_least: object) -> Shared:
@@ -80,15 +81,13 @@ def inverse_square_root(numbers: Shared, at_least: object) -> Shared:
     party = numbers.party
     kept, hot, length, least = _not_negative(numbers, at_least)
     guess = _newton_root(_normalised(kept, _powers(hot, 0, length).reshape(kept.shape), length))
-    # √(2^(f - 1 - i)) for a leading bit i, with as many bits as leave room for a product with w ≤ √2.
-    ceiling = (party.fraction_bits - 1 - least + 1) // 2
-    places = min(60 - _WORK - 1 - max(ceiling, 0), 40)
+    # √(2^(f - 1 - i)) for a leading bit i, with more bits than the result has: at most 2^43, for 26 fraction bits.
+    places = party.fraction_bits + _SPARE
     roots = [
         _root_of_power(party.fraction_bits - 1 - place, places) if place >= least else 0 for place in range(length)
     ]
-    scale = _weighted(hot, np.array(roots, dtype=np.uint64)).reshape(kept.shape)
-    wide = Shared(party, party.multiply_words(guess.words, scale), max(roots) * 3 << (_WORK - 1))
-    return _shift(wide, party.fraction_bits - places - _WORK)
+    scale = Shared(party, _weighted(hot, np.array(roots, dtype=np.uint64)).reshape(kept.shape), max(roots))
+    return _in_pieces(scale, guess).truncate(_SPARE)
 
 
 def square_root(numbers: Shared, at_least: object) -> Shared:

@@ -16,18 +16,18 @@ truncation is below one unit of the last place (2^-f), with no failure probabili
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cloister.privacy.errors import BadInput, BadNumber, OutOfRange
 from cloister.vault.paillier.encoding import exact_array, exact_fraction
-from cloister.vault.secret import Secret
+from cloister.vault.secret import Hidden
 from cloister.vault.sharing import ring
 from cloister.vault.sharing.party import Party
 from cloister.vault.sharing.ring import Words
-from cloister.vault.sharing.supply import LOW
+from cloister.vault.sharing.supply import LOW, product_shape
 
 __all__ = ["LIMIT", "Shared", "encoded_public", "stack"]
 
@@ -35,7 +35,7 @@ LIMIT = 1 << 62
 _PUBLIC = "a public operand is a finite number whose fixed-point form has at most 62 bits."
 
 
-class Shared(Secret):
+class Shared(Hidden):
     """One party's share of an array of numbers.
 
     Attributes:
@@ -83,6 +83,7 @@ class Shared(Secret):
     @ring.wrapping
     def __add__(self, other: "Shared | ArrayLike") -> "Shared":
         right = self._operand(other)
+        product_shape(self.shape, right.shape, matrix=False)
         return self._with(self._share + right._share, self.bound + right.bound)
 
     __radd__ = __add__
@@ -104,6 +105,7 @@ class Shared(Secret):
             return self._with(self._share * factor, self.bound * abs(int(other)))
         right = self._operand(other)
         self.check_bound(self.bound * right.bound)
+        product_shape(self.shape, right.shape, matrix=False)
         if isinstance(other, Shared):
             product = self.party.multiply_words(self._share, right._share)
         else:
@@ -115,12 +117,16 @@ class Shared(Secret):
     @ring.wrapping
     def __matmul__(self, other: "Shared | ArrayLike") -> "Shared":
         right = self._operand(other)
+        product_shape(self.shape, right.shape, matrix=True)
         bound = self.check_bound(self.bound * right.bound * self.shape[-1])
         if isinstance(other, Shared):
             product = self.party.multiply_words(self._share, right._share, matrix=True)
         else:
             product = np.matmul(self._share, encoded_public(self.party, other)[0])
         return self._with(np.asarray(product, dtype=np.uint64), bound).truncate(self.party.fraction_bits)
+
+    def __truediv__(self, other: object) -> NoReturn:
+        raise BadInput("shared numbers are divided by divide(a, b, at_least=...), and by a public one as a * (1 / b).")
 
     def sum(self, axis: int | None = None) -> "Shared":
         """Return the sum over an axis, or over all."""

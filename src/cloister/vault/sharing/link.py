@@ -10,6 +10,7 @@ from itertools import combinations
 from typing import Protocol
 
 from cloister.privacy.errors import ChannelBroken, PeerLost
+from cloister.vault.circuits.channel import check_timeout
 
 __all__ = ["Link", "LocalLink", "local_links"]
 
@@ -83,6 +84,7 @@ class LocalLink:
 
 def local_links(parties: int, timeout_s: float = 30, session: bytes = b"local") -> list[dict[int, Link]]:
     """Return for each party its links to the others, by their numbers."""
+    check_timeout(timeout_s)
     links: list[dict[int, Link]] = [{} for _ in range(parties)]
     for left, right in combinations(range(parties), 2):
         there: queue.SimpleQueue[tuple[str, bytes] | None] = queue.SimpleQueue()

@@ -19,7 +19,7 @@ from cloister.vault.secret import Secret
 from cloister.vault.sharing import ring
 from cloister.vault.sharing.link import Link, local_links
 from cloister.vault.sharing.ring import Bits, Words
-from cloister.vault.sharing.supply import DealtSupply, Supply, serve_dealer
+from cloister.vault.sharing.supply import MOST_WORDS, DealtSupply, Supply, serve_dealer
 
 if TYPE_CHECKING:
     from cloister.vault.sharing.fixed import Shared
@@ -66,8 +66,7 @@ class Party(Secret):
         """
         from cloister.vault.sharing.fixed import Shared
 
-        if not 0 <= owner < self.count or (values is None) == (owner == self.index):
-            raise BadInput("the owner of an input, and only the owner, gives its values.")
+        shape = self.checked_input(owner, shape, values)
         encoding = FixedPoint(lower, upper, self.fraction_bits)
         bound = max(abs(encoding.low), abs(encoding.high))
         Shared.check_bound(bound)
@@ -82,6 +81,19 @@ class Party(Secret):
         for peer, part in zip(self.peers(), parts, strict=False):
             self._links[peer].send(self._input_step, part.astype("<u8").tobytes())
         return Shared(self, parts[-1], bound)
+
+    def checked_input(self, owner: int, shape: Sequence[int], values: object) -> tuple[int, ...]:
+        """Return the shape of an input; refuse one that is no shape, and values of whoever is not its owner."""
+        whole = isinstance(owner, int) and not isinstance(owner, bool)
+        if not whole or not 0 <= owner < self.count or (values is None) == (owner == self.index):
+            raise BadInput("the owner of an input, and only the owner, gives its values.")
+        sides = tuple(shape) if isinstance(shape, Sequence) else (None,)
+        if not all(isinstance(side, int | np.integer) and not isinstance(side, bool) and side >= 0 for side in sides):
+            raise BadNumber("the shape of an input is a tuple of whole numbers, such as (3,).")
+        found = tuple(int(side) for side in sides if side is not None)
+        if math.prod(found) > MOST_WORDS:
+            raise OutOfRange(f"an input has up to {MOST_WORDS} numbers. Share it in parts.")
+        return found
 
     @property
     def _input_step(self) -> str:
@@ -139,7 +151,7 @@ class Party(Secret):
     @ring.wrapping
     def to_numbers(self, row: Bits, count: int) -> Words:
         """Return additive shares of XOR-shared bits: the last axis holds eight to a byte, `count` in all."""
-        rows = row.reshape(-1, row.shape[-1])
+        rows = row.reshape(math.prod(row.shape[:-1]), row.shape[-1])
         lanes = 8 * rows.shape[1]
         xored, added = self.supply.coins(rows.shape[0] * lanes)
         opened = ring.unpack_bits(self.open_bits(rows ^ xored.reshape(rows.shape)), count)
@@ -198,7 +210,7 @@ def run_parties(
         timeout_s: how long a message may take.
         sources: sources of randomness of the parties and, last, of the dealer.
     """
-    if parties not in (2, 3):
+    if isinstance(parties, bool) or not isinstance(parties, int) or parties not in (2, 3):
         raise BadInput(f"two or three parties compute together, got {parties!r:.20}.")
     links = local_links(parties + 1, timeout_s)
     drawn = list(sources or [SYSTEM] * (parties + 1))

@@ -123,7 +123,8 @@ def split(secret: int, needed: int, holders: int, scheme: str = "pedersen") -> t
     """
     if isinstance(secret, bool) or not isinstance(secret, int) or not 0 <= secret < ORDER:
         raise BadNumber("a secret is a whole number from 0 to the group's order, which has 252 bits and a little more.")
-    if not all(isinstance(count, int) for count in (needed, holders)) or not 1 <= needed <= holders <= _MOST_HOLDERS:
+    whole = all(isinstance(count, int) and not isinstance(count, bool) for count in (needed, holders))
+    if not whole or not 1 <= needed <= holders <= _MOST_HOLDERS:
         raise BadNumber(f"from 1 to all of at most {_MOST_HOLDERS} holders are needed to recover a secret.")
     polynomial = [secret, *(secrets.randbelow(ORDER) for _ in range(needed - 1))]
     blinding = [secrets.randbelow(ORDER) if scheme == "pedersen" else 0 for _ in range(needed)]

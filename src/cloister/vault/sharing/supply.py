@@ -17,6 +17,7 @@ import hmac
 import json
 import math
 import operator
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -25,7 +26,7 @@ from typing import Protocol
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
-from cloister.privacy.errors import BadNumber, ChannelBroken, CloisterError
+from cloister.privacy.errors import BadNumber, ChannelBroken, CloisterError, OutOfRange
 from cloister.privacy.noise.source import SYSTEM, Source
 from cloister.privacy.signing import canonical
 from cloister.vault.secret import Secret
@@ -33,13 +34,13 @@ from cloister.vault.sharing import field, ring
 from cloister.vault.sharing.link import Link
 from cloister.vault.sharing.ring import Bits, Words
 
-__all__ = ["DealtSupply", "Supply", "serve_dealer"]
+__all__ = ["MOST_WORDS", "DealtSupply", "Supply", "product_shape", "serve_dealer"]
 
 _SEED_BYTES = 32
 _MOST_ASK = 1 << 12
 _MOST_CUT = 61
 _MOST_PARTIES = 3
-_MOST_WORDS = 1 << 23  # 64 MiB, the longest message of a channel
+MOST_WORDS = 1 << 23  # 64 MiB, the longest message of a channel
 
 Parts = tuple[Words, ...]
 
@@ -81,10 +82,10 @@ class _Expanded(Secret):
 class DealtSupply(Secret):
     """A party's end of a dealer."""
 
-    __slots__ = ("_expanded", "_last", "_link", "_number")
+    __slots__ = ("_expanded", "_last", "_link", "_lock", "_number")
 
     def __init__(self, link: Link, last: bool) -> None:
-        self._link, self._last, self._number = link, last, 0
+        self._link, self._last, self._number, self._lock = link, last, 0, threading.Lock()
         self._expanded = None if last else _Expanded(link.receive("seed", size=_SEED_BYTES))
 
     def triple(self, left: tuple[int, ...], right: tuple[int, ...], matrix: bool) -> Parts:
@@ -129,22 +130,31 @@ class DealtSupply(Secret):
             self._link.send("ask", b"")
 
     def _ask(self, kind: str, *facts: object) -> Parts:
-        self._number += 1
         recipe = _RECIPES[kind](*facts)
         sizes = [math.prod(shape) for shape in recipe.shapes]
-        order = canonical([self._number, kind, list(facts)])
+        if sum(sizes) > MOST_WORDS:
+            raise OutOfRange(
+                f"this step needs {sum(sizes)} words of randomness, and {MOST_WORDS} are dealt at once. Compute the "
+                "arrays in parts."
+            )
+        if not any(sizes):  # arrays without numbers
+            parts = [np.zeros(0, dtype=np.uint64) for _ in sizes]
+        else:
+            with self._lock:  # no number is used for two orders: both would be masked alike
+                self._number += 1
+                parts = self._words(canonical([self._number, kind, list(facts)]), recipe, sizes)
+        return tuple(part.reshape(shape) for part, shape in zip(parts, recipe.shapes, strict=True))
+
+    def _words(self, order: bytes, recipe: "_Recipe", sizes: list[int]) -> list[Words]:
         if self._expanded is None:
             self._link.send("ask", order)
-            raw = self._link.receive("dealt", size=8 * sum(sizes))
-            whole = np.frombuffer(raw, dtype="<u8").astype(np.uint64)
-            parts = np.split(whole, np.cumsum(sizes)[:-1])
-        else:
-            drawn = (self._expanded.words(order, place, size) for place, size in enumerate(sizes))
-            parts = [
-                words if join in ("add", "xor") else field.from_words(words)
-                for words, join in zip(drawn, recipe.joins, strict=True)
-            ]
-        return tuple(part.reshape(shape) for part, shape in zip(parts, recipe.shapes, strict=True))
+            whole = np.frombuffer(self._link.receive("dealt", size=8 * sum(sizes)), dtype="<u8").astype(np.uint64)
+            return list(np.split(whole, np.cumsum(sizes)[:-1]))
+        drawn = (self._expanded.words(order, place, size) for place, size in enumerate(sizes))
+        return [
+            words if join in ("add", "xor") else field.from_words(words)
+            for words, join in zip(drawn, recipe.joins, strict=True)
+        ]
 
 
 def serve_dealer(links: dict[int, Link], source: Source = SYSTEM) -> None:
@@ -218,7 +228,7 @@ def _ordered(number: int, dealing: _Dealing) -> tuple[_Recipe, list[int]]:
             "the dealer was asked out of turn or for something unknown. It dealt nothing; run it again."
         )
     sizes = [math.prod(shape) for shape in recipe.shapes]
-    if not 0 < sum(sizes) <= _MOST_WORDS:
+    if not 0 < sum(sizes) <= MOST_WORDS:
         raise ChannelBroken("the dealer was asked for too much or for nothing. It dealt nothing; run it again.")
     return recipe, sizes
 
@@ -232,10 +242,10 @@ def _whole(value: object, least: int, most: int) -> int:
 def _shape(sides: list[int]) -> tuple[int, ...]:
     if not isinstance(sides, list):
         raise BadNumber("the shape of an operand is a list of whole numbers.")
-    return tuple(_whole(side, 0, _MOST_WORDS) for side in sides)
+    return tuple(_whole(side, 0, MOST_WORDS) for side in sides)
 
 
-def _product_shape(left: tuple[int, ...], right: tuple[int, ...], matrix: bool) -> tuple[int, ...]:
+def product_shape(left: tuple[int, ...], right: tuple[int, ...], matrix: bool) -> tuple[int, ...]:
     """Return the shape of a product, without making one."""
     try:
         if not matrix:
@@ -253,7 +263,7 @@ def _triple(left: list[int], right: list[int], matrix: bool) -> _Recipe:
         raise BadNumber("a product of matrices is asked for by True or False.")
     shapes = [_shape(left), _shape(right)]
     product = np.matmul if matrix else np.multiply
-    shapes.append(_product_shape(shapes[0], shapes[1], matrix))
+    shapes.append(product_shape(shapes[0], shapes[1], matrix))
 
     def make(dealing: _Dealing) -> list[Words]:
         first, second = (ring.uniform(shape, dealing.source) for shape in shapes[:2])
@@ -263,7 +273,7 @@ def _triple(left: list[int], right: list[int], matrix: bool) -> _Recipe:
 
 
 def _bit_triple(size: int) -> _Recipe:
-    _whole(size, 0, _MOST_WORDS)
+    _whole(size, 0, MOST_WORDS)
 
     def make(dealing: _Dealing) -> list[Words]:
         first, second = (ring.uniform((size,), dealing.source) for _ in range(2))
@@ -273,7 +283,7 @@ def _bit_triple(size: int) -> _Recipe:
 
 
 def _masked_bits(count: int) -> _Recipe:
-    _whole(count, 0, _MOST_WORDS)
+    _whole(count, 0, MOST_WORDS)
 
     def make(dealing: _Dealing) -> list[Words]:
         word = ring.uniform((count,), dealing.source)
@@ -283,7 +293,7 @@ def _masked_bits(count: int) -> _Recipe:
 
 
 def _truncation(count: int, cut: int) -> _Recipe:
-    _whole(count, 0, _MOST_WORDS)
+    _whole(count, 0, MOST_WORDS)
     _whole(cut, 1, _MOST_CUT)
 
     def make(dealing: _Dealing) -> list[Words]:
@@ -294,7 +304,7 @@ def _truncation(count: int, cut: int) -> _Recipe:
 
 
 def _coins(count: int) -> _Recipe:
-    size = (_whole(count, 0, _MOST_WORDS) + 63) // 64
+    size = (_whole(count, 0, MOST_WORDS) + 63) // 64
 
     def make(dealing: _Dealing) -> list[Words]:
         packed = ring.uniform((size,), dealing.source)
@@ -308,7 +318,7 @@ def _mac_key() -> _Recipe:
 
 
 def _field_triple(count: int) -> _Recipe:
-    _whole(count, 0, _MOST_WORDS)
+    _whole(count, 0, MOST_WORDS)
 
     def make(dealing: _Dealing) -> list[Words]:
         first, second = (field.uniform((count,), dealing.source) for _ in range(2))
@@ -319,7 +329,7 @@ def _field_triple(count: int) -> _Recipe:
 
 
 def _field_input(count: int, owner: int) -> _Recipe:
-    _whole(count, 0, _MOST_WORDS)
+    _whole(count, 0, MOST_WORDS)
     _whole(owner, 0, _MOST_PARTIES - 1)
 
     def make(dealing: _Dealing) -> list[Words]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cloister.vault.sharing import divide, run_parties, square_root
+from cloister.vault.sharing import divide, inverse_square_root, run_parties, square_root
 
 PAIRS = [
     (500_000, 250_000), (3, 700_000), (100_000, 99_999), (60_000, 7), (1_000_000, 1_000_000), (1_000_000, 1),
@@ -40,3 +40,17 @@ def test_a_root_is_within_its_stated_error(fraction_bits, bound):
 def test_a_public_number_is_divided_by_a_shared_one():
     found = run_parties(lambda party: divide(600_000, shared(party, [300_000.0, -7], 700_000), 1).open())
     assert np.allclose(found[0], [2, -600_000 / 7], rtol=2**-24, atol=6 * 2**-20)
+
+
+@pytest.mark.parametrize(("fraction_bits", "bound"), [(26, 11_000), (24, 500_000), (20, 1_000_000), (0, 1 << 60)])
+def test_the_inverse_of_a_root_is_within_its_stated_error(fraction_bits, bound):
+    # Before, with a small at_least, the inverse roots of large operands were off by dozens of units.
+    unit = 2.0**-fraction_bits
+    values = [5272.0159, 1.0, 0.25, 7 * unit, 3, 1_023.5, bound - 1, 0, -7]
+    values = [round(value / unit) * unit for value in values]
+    found = run_parties(
+        lambda party: inverse_square_root(shared(party, values, bound), 2 * unit).open(), fraction_bits=fraction_bits
+    )
+    for got, value in zip(found[0], values, strict=True):
+        exact = value**-0.5 if value >= 2 * unit else 0
+        assert abs(got - exact) <= exact * 2**-25 + 6 * unit, value
