@@ -19,7 +19,7 @@ from cloister.hub.core.database import now
 from cloister.hub.core.models import Job
 from cloister.hub.jobs import limits
 from cloister.hub.jobs.dataset_pool import Charges, ClosedBook
-from cloister.hub.jobs.job_types.job_type import Planned
+from cloister.hub.jobs.job_types.job_type import Planned, Stopped
 from cloister.hub.jobs.queue import ACTIVE, LEASE_S
 from cloister.hub.policy.policy import Policy
 from cloister.privacy.errors import NotNow, OverBudget, Refused
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 __all__ = ["Cancelled", "JobLedger", "Lost"]
 
 
-class Cancelled(Exception):
+class Cancelled(Stopped):
     """Raised when the user has cancelled the job before its charge."""
 
 
-class Lost(Exception):
+class Lost(Stopped):
     """Raised when the job is no longer this worker's."""
 
 

@@ -23,6 +23,7 @@ from cloister.data.hospital import SCHEMA, hospital
 from cloister.hub import approvals
 from cloister.hub.core.models import AuditEntry, Decision, Output, Person, Request
 from cloister.hub.jobs import gateway, output_check
+from cloister.hub.jobs.job_ledger import Cancelled, Lost
 from cloister.hub.jobs.job_types import KINDS
 from cloister.hub.jobs.job_types import anonymise as making
 from cloister.hub.users import sessions, tokens
@@ -577,3 +578,44 @@ def test_columns_that_the_form_leaves_out_have_the_roles_of_the_schema():
 def test_a_request_cannot_change_the_role_that_the_schema_states(name, role, words):
     with pytest.raises(BadSchema, match=words):
         making._columns(name, role, STATED, "visits")
+
+
+def test_an_unforeseen_failure_is_a_matter_for_the_checkers_too(tmp_path):
+    """One huge number in a column without bounds: no hierarchy of intervals is made of it."""
+    rows = {"wage": [10.0, 20.0, 30.0, 1e308, -1e308], "sick": ["yes", "no", "yes", "no", "yes"]}
+    schema = {
+        "unit": {"name": "row"},
+        "tables": {"staff": {"columns": {"wage": {"type": "real"}, "sick": {"type": "text"}}}},
+    }
+    form = ANON.parse({"quasi": "wage", "plain": "sick", "models": "k=2"})
+
+    def fails(*_):
+        raise ValueError("ZZ a row")
+
+    with (
+        cl.open(pa.table(rows), schema=schema, budget=rho(1), ledger=tmp_path, name="staff") as data,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        assert ANON.run(data, form, quiet).held is not None
+        patch.setattr(making, "_make", fails)
+        held = ANON.run(data, form, quiet).held
+    assert held.result is None
+    assert "ValueError" in held.failure
+    assert "ZZ" not in held.failure
+
+
+def test_a_job_that_is_taken_away_while_a_table_is_made_is_no_failure_of_it(data):
+    def lost(_share, words):
+        raise Lost
+
+    with pytest.raises(Lost):
+        ANON.run(data, asked(), lost)
+
+    calls = iter(range(100))
+
+    def cancelled(_share, words):
+        if next(calls):
+            raise Cancelled
+
+    with pytest.raises(Cancelled):
+        ANON.run(data, asked(), cancelled)

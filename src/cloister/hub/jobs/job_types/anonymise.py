@@ -31,6 +31,7 @@ from cloister.hub.jobs.job_types.job_type import (
     Names,
     Planned,
     Progress,
+    Stopped,
     column_named,
     read_form,
     table_named,
@@ -50,6 +51,7 @@ _SECONDS = 60.0  # of the search for the best recoding; the best one found until
 _FIRST_ROWS = 20
 _MOST_TEXT = 20_000  # characters of the verifier's values
 _COUNTED = "n"
+_FAILED = "something went wrong while it was made, that nobody foresaw"
 _STAGE = "making the table, and looking at its risk"
 
 
@@ -208,8 +210,12 @@ class Anonymise:
             made = _make(data, table, asked, parameters["method"], original, alive)
             made.verify()
             result = _described(made, table)
+        except Stopped:
+            raise
         except (BadInput, NotPrivate) as error:  # depends on the rows: a matter for the checkers
             return Done({}, held=Held(None, str(error).removeprefix(f"{error.code}: "), asked))
+        except Exception as error:  # so may any other, and its message may quote one
+            return Done({}, held=Held(None, f"{_FAILED} ({type(error).__name__}).", asked))
         return Done({}, held=Held(result, "", asked))
 
 

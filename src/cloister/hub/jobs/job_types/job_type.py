@@ -44,6 +44,7 @@ __all__ = [
     "Protecting",
     "Rule",
     "Share",
+    "Stopped",
     "Whole",
     "column_named",
     "kind_of",
@@ -55,6 +56,10 @@ __all__ = [
 ]
 
 Progress = Callable[[float, str], None]
+
+
+class Stopped(Exception):
+    """Raised by the progress of a job that must not go on: a job type lets it pass."""
 
 
 class Rule(Protocol):
