@@ -238,7 +238,7 @@ class _Recording:
             far = int(mechanism.standard_error * self.random.choice([0, 1, 30, 10**4])) * self.random.choice([-1, 1])
             if isinstance(told, np.ndarray):
                 signs = np.array([self.random.choice([-1, 0, 1]) for _ in range(told.size)]).reshape(told.shape)
-                return told + signs * min(far, 2**40)
+                return told + signs * max(-(2**40), min(far, 2**40))  # within 64 bits
             return told + far
         if isinstance(mechanism, Apart | EachGroup):
             picked = [self.random.randrange(len(scores)) for scores in seen]
