@@ -18,8 +18,9 @@ ciphertexts.
 holder learns what it decrypts, exactly: sums are not differentially private unless noise was added. It can also
 recover the random number of each ciphertext that it sees, so what an aggregator computed must be given fresh randomness
 (`EncryptedVector.rerandomise`) before it is sent; otherwise the key holder may test guesses of the aggregator's
-weights. By default this randomness is uniform, whatever the key holder made of n and h. A masked vector tells the key
-holder nothing more than 2^-mask_bits in statistical distance.
+weights. By default this randomness is uniform, whatever the key holder made of n and h. The bytes of a vector state the
+sums of its weights. A masked vector tells the key holder nothing more than 2^-mask_bits in statistical distance, and
+nothing of the weights.
 
 *Who must not collude.* The key holder with anyone who sees the owners' single ciphertexts: it decrypts them. Whoever
 sees an owner's messages on the wire counts, so owners send over an encrypted channel. With a threshold key

@@ -164,17 +164,24 @@ class EncryptedVector:
 
         Privacy:
             The masked vector has fresh, uniform randomness, and the numbers in it are within 2^-mask_bits, in
-            statistical distance over the whole vector, of numbers that do not depend on the values.
+            statistical distance over the whole vector, of numbers that do not depend on the values. It states the
+            layout's summands and noise, not those of this vector: the mask keeps what is needed.
         """
         if not self.layout.mask_bits or self.masked:
             raise OutOfRange("this layout has no room for a mask, or holds one. Declare mask_bits; 40 is usual.")
         drawn = tuple(integer(self.layout.mask_size, source) for _ in range(self.layout.length))
         plain = self.layout.pack_masks(drawn, self.public.bits)
-        moved = replace(self, ciphertexts=self._shifted(plain), masked=True)
+        # What is sent states the declared most, since the true weights may be a secret of who computed.
+        most = {"summands": self.layout.summands, "net": 0, "noise": self.layout.noise_bound}
+        moved = replace(self, ciphertexts=self._shifted(plain), masked=True, **most)
         return moved.rerandomise(source=source), Mask(self.layout, self.net, drawn)
 
     def to_bytes(self) -> bytes:
-        """Return the vector as bytes, with its layout and the key's fingerprint."""
+        """Return the vector as bytes, with its layout and the key's fingerprint.
+
+        The bytes state `summands`, `net` and `noise`, thus the sums of the weights of what was computed. Mask a vector
+        whose weights are secret.
+        """
         from cloister.vault.paillier.wire import write_vector
 
         return write_vector(self)

@@ -86,6 +86,8 @@ class AuthenticatedParty(Secret):
         Raises:
             ChannelBroken: a share was wrong. Nothing is returned, and the run is over.
         """
+        if not isinstance(numbers, Authenticated) or numbers.owner is not self:
+            raise BadInput("a party opens its own authenticated shares. Give numbers that this party computed.")
         self._check()
         opened = self._opened(numbers)
         self._check()

@@ -39,10 +39,11 @@ def power_iteration(matrix: Shared, pairs: int, iterations: int = 30, at_least: 
     if isinstance(pairs, bool) or not isinstance(pairs, int) or not 1 <= pairs <= size:
         raise BadNumber(f"a matrix of {size} rows has 1 to {size} eigenpairs.")
     one, widest = 1 << matrix.party.fraction_bits, matrix.bound
-    # Public, of irregular signs and sizes, so that it is orthogonal to no eigenvector that anybody would choose.
-    start = np.cos(np.arange(1, size + 1) ** 2 * 0.7)
     values, vectors = [], []
-    for _ in range(pairs):
+    for pair in range(pairs):
+        # Public, of irregular signs and sizes, so that it is orthogonal to no eigenvector that anybody would choose.
+        # Another one for each pair: where eigenvalues are equal, the first start has nothing left in their space.
+        start = np.cos(np.arange(1 + pair * size, 1 + (pair + 1) * size) ** 2 * 0.7)
         vector = matrix.party.public(start / np.linalg.norm(start), bound=1)
         for _ in range(iterations):
             vector = _unit_vector(matrix @ vector, at_least)

@@ -7,7 +7,7 @@ import pytest
 from gmpy2 import mpz
 
 from cloister.privacy.errors import BadNumber, CiphertextRejected, OutOfRange
-from cloister.vault.paillier import EncryptedVector, FixedPoint, Layout, PrivateKey, PublicKey, combine_partials
+from cloister.vault.paillier import EncryptedVector, FixedPoint, Layout, Levels, PrivateKey, PublicKey, combine_partials
 from cloister.vault.paillier.keys import _prime
 from cloister.vault.paillier.threshold import cut
 
@@ -113,3 +113,17 @@ def test_a_product_that_no_mask_would_fit_is_refused_when_it_is_computed():
     assert vector.transform([[1]] * 2).layout.length == 2
     with pytest.raises(OutOfRange, match="one value of this layout needs"):
         vector.transform([[1]] * (1 << 10))
+
+
+def test_a_masked_vector_states_nothing_of_the_weights():
+    key = fixed_key()
+    layout = Layout(Levels(-1, 1, 8), 2, summands=20, noise_bound=9, mask_bits=40)
+    first = EncryptedVector.encrypt([0.5, -1], key.public, layout)
+    heads, values = set(), []
+    for vector in (first, first * 3, first - first, (first * -7).add_noise([1, -1], 9)):
+        masked, mask = vector.mask()
+        heads.add(masked.to_bytes()[: -masked.public.bits // 4 * len(masked.ciphertexts)])
+        back = EncryptedVector.from_bytes(masked.to_bytes(), key.public, layout, summands=None)
+        values.append(mask.remove(key.decrypt(back)).tolist())
+    assert len(heads) == 1
+    assert values[:3] == [key.decrypt(vector).tolist() for vector in (first, first * 3, first - first)]

@@ -90,6 +90,8 @@ def test_inputs_and_bounds_are_checked():
             (lambda: checked.share(0, (1,), 1 << 60, [5]), (OutOfRange, BadInput)),
             (lambda: checked.share(7, (1,), 3, None), BadInput),
             (lambda: checked.share(party.index, (1,), 3, None), BadInput),
+            (lambda: sharing.AuthenticatedParty(party).reveal(number), BadInput),
+            (lambda: checked.reveal(5), BadInput),
         ):
             with pytest.raises(kind):
                 misuse()

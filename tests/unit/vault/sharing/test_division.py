@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cloister.vault.sharing import divide, inverse_square_root, run_parties, square_root
+from cloister.vault.sharing import divide, inverse_square_root, power_iteration, run_parties, square_root
 
 PAIRS = [
     (500_000, 250_000), (3, 700_000), (100_000, 99_999), (60_000, 7), (1_000_000, 1_000_000), (1_000_000, 1),
@@ -54,3 +54,15 @@ def test_the_inverse_of_a_root_is_within_its_stated_error(fraction_bits, bound):
     for got, value in zip(found[0], values, strict=True):
         exact = value**-0.5 if value >= 2 * unit else 0
         assert abs(got - exact) <= exact * 2**-25 + 6 * unit, value
+
+
+@pytest.mark.parametrize("matrix", [np.eye(4), np.diag([1.0, 0.5, 1.0, 1.0]), np.ones((4, 4)) / 4, np.zeros((4, 4))])
+def test_equal_eigenvalues_are_all_found(matrix):
+    # Before, all pairs began with one vector, of which nothing was left in the space of a repeated eigenvalue.
+    def program(party):
+        found = power_iteration(party.share(0, (4, 4), -1, 1, matrix if party.index == 0 else None), 4)
+        return found.values.open(), found.vectors.open()
+
+    values, vectors = run_parties(program)[0]
+    assert np.abs(values - np.linalg.eigvalsh(matrix)[::-1]).max() < 1e-4
+    assert np.abs(matrix - (vectors.T * values) @ vectors).max() < 1e-4
