@@ -11,11 +11,14 @@ else stored on a model is written. (If a caller replaces the value of a listed a
 has none of these checks: it runs code from the file, and keeps everything an object holds.
 """
 
+import base64
 import io
 import json
 import os
+from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from datetime import date
+from decimal import Decimal
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from cloister.lazy import homes
+from cloister.learn.base.containers import column_values
 from cloister.learn.base.estimator import PrivateEstimator
 from cloister.learn.base.payer import Payer
 from cloister.learn.serving.guard import reason_to_refuse
@@ -61,6 +65,13 @@ _KINDS = {
     "learn.shapes.Shape": "learn.trees.shapes.Shape",
 }
 _NAMES = {home: name for name, home in _KINDS.items()}
+# Values that JSON has no form for: the word beside each in files, and its text.
+_TEXTS: dict[type, tuple[str, Callable[[Any], str]]] = {
+    Fraction: ("fraction", str),
+    Decimal: ("decimal", str),
+    bytes: ("bytes", lambda value: base64.b64encode(value).decode("ascii")),
+    date: ("date", date.isoformat),
+}
 # Payers, and what PATE learns from and with: the released student does without.
 _NOT_KEPT = ("ledger", "account", "public", "estimator", "student")
 _RETIRED = ("covariance_",)  # attributes in files of earlier versions
@@ -235,10 +246,12 @@ class _Writer:
             return {"dict": [[self.value(key), self.value(other)] for key, other in value.items()]}
         if isinstance(value, Loss):
             return {"loss": value.to_json()}
-        if isinstance(value, Fraction):
-            return {"fraction": str(value)}
-        if type(value) is date:
-            return {"date": value.isoformat()}
+        for kind, (word, text) in _TEXTS.items():
+            if type(value) is kind:
+                return {word: text(value)}
+        listed = column_values(value)  # a public list that was given as a column
+        if listed is not None:
+            return self.value(listed)
         name = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("cloister.")
         if is_dataclass(value) and name in _NAMES:
             parts = {field.name: self.value(getattr(value, field.name)) for field in fields(value)}
@@ -246,7 +259,8 @@ class _Writer:
         raise BadInput(f"a model that holds a {type(value).__name__} is not kept: nobody knows whether that is public.")
 
     def _array(self, value: Any) -> dict[str, Any]:
-        if value.dtype.kind == "O":
+        if value.dtype.kind in "OT":  # numpy writes neither without pickle
+            value = value.astype(object)
             return {"objects": [self.value(cell) for cell in value.ravel()], "shape": list(value.shape)}
         if id(value) not in self._known:  # arrays live as long as the model, so ids are unique
             self._known[id(value)] = f"a{len(self.arrays)}"
@@ -311,6 +325,8 @@ class _Reader:
             "dict": lambda: {self.value(key): self.value(other) for key, other in content},
             "loss": lambda: Loss.from_json(content),
             "fraction": lambda: Fraction(content),
+            "decimal": lambda: Decimal(content),
+            "bytes": lambda: base64.b64decode(content, validate=True),
             "date": lambda: date.fromisoformat(content),
         }
         return ways[word]()

@@ -5,9 +5,14 @@ import inspect
 import io
 import json
 import textwrap
+from decimal import Decimal
+from fractions import Fraction
 from importlib import import_module
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.linear_model import LogisticRegression as Plain
 from sklearn.pipeline import make_pipeline
@@ -88,6 +93,47 @@ def test_what_is_loaded_answers_as_what_was_saved(name, book, tmp_path):
         assert after.ledger is None
 
 
+LISTS = {
+    "pandas": lambda values: pd.Series(values),
+    "pandas index": lambda values: pd.Index(values),
+    "pandas categories": lambda values: pd.Categorical(values),
+    "polars": lambda values: pl.Series(values),
+    "pyarrow": lambda values: pa.array(values),
+    "numpy text": lambda values: np.array(values, dtype=np.dtypes.StringDType()),
+    "bytes": lambda values: [value.encode() for value in values],
+}
+
+
+@pytest.mark.parametrize("held", LISTS)
+def test_a_model_is_kept_whatever_its_public_lists_were_held_in(held, book, tmp_path):
+    classes, words = LISTS[held](["no", "yes"]), LISTS[held](["0", "1"])
+    for model, rows in (
+        (learn.LogisticRegression(SPEND, bounds=(0, 1), classes=classes, ledger=book), ROWS),
+        (learn.CategoricalNB(SPEND, categories=[words] * 3, classes=classes, ledger=book), WORDS),
+        (
+            learn.DecisionTreeClassifier(
+                SPEND, bounds={0: (0, 1), 1: (0, 1)}, categories={2: words}, classes=classes, ledger=book
+            ),
+            WORDS,
+        ),
+    ):
+        model.fit(rows, LABELS)
+        again = learn.load(learn.save(model, tmp_path / "model", key=book.key), book.key.public)
+        assert again.predict(rows).tolist() == model.predict(rows).tolist()
+        again.set_params(ledger=book).fit(rows, LABELS)  # its public lists are what they were
+        assert list(again.classes_) == list(model.classes_)
+
+
+def test_a_model_is_kept_whatever_its_public_numbers_were_written_as(book, tmp_path):
+    ends = (pd.Series([Decimal(0), Decimal("0.5"), 0]), [1, Fraction(3, 2), np.float32(1)])
+    model = learn.LinearRegression(SPEND, bounds=ends, target_bounds=(Decimal(0), Fraction(1)), ledger=book)
+    model.fit(ROWS, ROWS[:, 0])
+    again = learn.load(learn.save(model, tmp_path / "model", key=book.key), book.key.public)
+    assert again.predict(ROWS).tolist() == model.predict(ROWS).tolist()
+    assert again.target_bounds == (Decimal(0), Fraction(1))
+    assert [list(end) for end in again.bounds] == [list(end) for end in ends]
+
+
 def test_a_pipeline_is_kept_with_its_steps(book, tmp_path):
     line = make_pipeline(learn.MinMaxScaler(bounds=(0, 1)), learn.LogisticRegression(SPEND, **PUBLIC, ledger=book))
     line.fit(ROWS, LABELS)
@@ -126,8 +172,6 @@ def test_a_model_from_an_engine_is_kept_with_the_datasets_key(tmp_path):
 
 
 def hospital_table():
-    import pyarrow as pa
-
     return pa.table(hospital(patients=200))
 
 
