@@ -83,6 +83,11 @@ class Target:
             target.access = "labels only"
         return target
 
+    @property
+    def answers_numbers(self) -> bool:
+        """Return True if the model predicts numbers, so that there are no classes."""
+        return self._scores is None and self.classes is None
+
     @classmethod
     def _estimator(cls, model: Any) -> "Target":
         found = getattr(model, "classes_", getattr(model, "classes", None))
@@ -146,7 +151,7 @@ class Target:
 
     def losses(self, rows: Any, labels: ArrayLike) -> Floats:
         """Return the loss of each row: -log of the label's probability, or the squared error of a number."""
-        if self._scores is None and self.classes is None:
+        if self.answers_numbers:
             return np.asarray((np.asarray(self.labels(rows), dtype=np.float64) - np.asarray(labels, float)) ** 2)
         return -np.log(np.maximum(self.confidences(rows, labels), LEAST_SCORE))
 
