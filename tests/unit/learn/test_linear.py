@@ -342,3 +342,20 @@ def test_a_penalty_only_shrinks() -> None:
     moments = Moments(np.diag([100.0, 1000.0]), np.array([50.0, 0.0]), 30.0, (1e-6, 1e-6, 1e-6))
     sizes = [abs(solve(moments, np.array([alpha, 0.0])).coefficients[0]) for alpha in (0.0, 10.0, 100.0)]
     assert sizes == pytest.approx([0.5, 50 / 110, 0.25], abs=1e-3)
+
+
+def test_predictions_near_the_end_of_the_floats_stay_within_the_bounds_of_the_target(tmp_path):
+    rows = np.random.default_rng(0).random((500, 2))
+    fitted = model(tmp_path, bounds=(0, 0.1)).fit(rows / 10, rows[:, 0] - rows[:, 1])
+    assert fitted.coef_[0] > 1
+    assert fitted.coef_[1] < -1
+    predictions = fitted.predict([[1.7e308, 1.7e308], [1.7e308, 0], [-1.7e308, -1.7e308], [np.inf, 1.7e308]])
+    assert ((predictions >= -1) & (predictions <= 2)).all()
+
+
+def test_errors_beyond_the_range_of_floats_are_infinite(tmp_path):
+    rows = np.random.default_rng(0).random((50, 2))
+    given = {"bounds": (0, 1e-100), "target_bounds": (-1e100, 1e100)}
+    fitted = model(tmp_path, cl.epsilon(1), **given).fit(rows * 1e-100, (rows[:, 0] - 0.5) * 1e100)
+    assert (fitted.standard_errors_[:2] == np.inf).all()
+    assert (fitted.confidence_intervals()[:2] == [-np.inf, np.inf]).all()

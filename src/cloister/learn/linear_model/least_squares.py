@@ -87,7 +87,8 @@ class CoefficientErrors:
         residual = min(max(most / freedom, _LEAST_VARIANCE), _MOST_VARIANCE)
         sampling = float(stdtrit(freedom, 1 - share / 2)) ** 2 * residual
         noise = self._beyond(share / 2) ** 2 * self.noise
-        return np.asarray(self.bias + np.sqrt(noise + sampling * (self.sampling + self._beyond(design) * self.design)))
+        margins = self.bias + np.sqrt(noise + sampling * (self.sampling + self._beyond(design) * self.design))
+        return np.asarray(np.where(np.isnan(margins), np.inf, margins))  # beyond the range of floats
 
     def _beyond(self, probability: float) -> float:
         """Return what noise of deviation one exceeds with at most this probability.

@@ -75,7 +75,9 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
             the residual variance too. They assume errors of one variance. The part of a coefficient hidden by noise is
             assumed to be at most half the target's range over the feature's range: where bounds are far wider than the
             rows and a slope is steeper than that, they are too small, and the coefficient is shrunk to zero. Give
-            narrower bounds, or `bounds="find"`. None for the methods that have no theory for them.
+            narrower bounds, or `bounds="find"`. They are about the rows as clipped: where bounds, a norm or bounds that
+            were found clip many rows or targets, they do not hold for the coefficients of the rows as they are. None
+            for the methods that have no theory for them.
         expected_score_: the R² that the released moments imply.
         n_rows_: approximate number of rows, as released.
         release_, loss_: the release with its receipt, and the loss charged.
@@ -240,7 +242,9 @@ class LinearRegression(RegressorMixin, PrivateEstimator):  # type: ignore[misc]
         """Predict the target of each row, within the bounds of the target."""
         rows = read_answers(self, X, self.fill).numbers()
         predictions = weighted(self._box.settle(rows), self.coef_) + self.intercept_
-        return np.asarray(np.clip(predictions, *self._target_ends))
+        low, high = self._target_ends
+        # Of numbers near the end of the floats, terms that cancel have overflowed.
+        return np.asarray(np.where(np.isnan(predictions), (low + high) / 2, np.clip(predictions, low, high)))
 
 
 # Ridge regression from noisy second moments.
