@@ -9,6 +9,7 @@ A file of hexadecimal digits only is read, too: it states no id.
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,16 +38,27 @@ class KeyFile:
         """Write a new file; one that exists is never replaced, since its pseudonyms could not be made again.
 
         Raises:
-            BadName: there is a file already, or it cannot be written.
+            BadName: there is a file already, it cannot be written, or it could not be read again.
         """
+        text = f"{_HEAD}\nid {self.key_id}\n{self.secret.hex()}\n"
+        if not (self.key_id.isascii() and self.key_id.isprintable()):
+            raise BadName("the id of a key is one line of ASCII letters, digits and signs. Give another id.")
+        if len(self.secret) < _LEAST or len(text) > _MOST:
+            raise BadName(f"a key has at least {_LEAST} bytes, and its file at most {_MOST}. Make another key.")
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except OSError as failure:
             raise BadName(f"the key file cannot be created: {failure.strerror}. Give a path without a file.") from None
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(f"{_HEAD}\nid {self.key_id}\n{self.secret.hex()}\n")
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as failure:
+            # Half a key is no key, and would stand in the way of the next attempt.
+            with suppress(OSError):
+                Path(path).unlink()
+            raise BadName(f"the key file cannot be written: {failure.strerror}. Nothing was kept.") from None
 
     @staticmethod
     def read(path: str | Path) -> "KeyFile":

@@ -1,5 +1,8 @@
 """A key file holds one key and its id, and is never replaced."""
 
+import subprocess
+import sys
+
 import pytest
 
 from cloister.privacy.errors import BadName
@@ -36,3 +39,30 @@ def test_other_files_are_refused(tmp_path, text):
     path.chmod(0o644)
     with pytest.raises(BadName, match="others can read"):
         KeyFile.read(path)
+
+
+@pytest.mark.parametrize(
+    ("key_id", "secret"),
+    [("a\nid b", bytes(32)), ("größe", bytes(32)), ("a\0", bytes(32)), ("a", b"short"), ("a", bytes(5_000))],
+)
+def test_a_file_that_could_not_be_read_again_is_not_written(tmp_path, key_id, secret):
+    with pytest.raises(BadName):
+        KeyFile(key_id, secret).write(tmp_path / "key")
+    assert not list(tmp_path.iterdir())
+
+
+def test_half_a_key_on_a_full_disk_is_not_left_behind(tmp_path):
+    # A real limit on the size of files, in a process of its own.
+    code = """
+import resource, sys
+from cloister.privacy.errors import BadName
+from cloister.vault.key_file import KeyFile
+resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))
+try:
+    KeyFile("2026", bytes(32)).write(sys.argv[1])
+except BadName as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "key"], capture_output=True, text=True, check=True)
+    assert "cannot be written" in done.stdout
+    assert not list(tmp_path.iterdir())

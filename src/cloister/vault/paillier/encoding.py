@@ -118,7 +118,7 @@ class FixedPoint:
     def decode(self, totals: Sequence[int], net: int, scale: int = 1) -> NDArray[Any]:
         """Return the numbers of sums: integers for whole numbers, floats rounded once otherwise."""
         unit = scale << self.fraction_bits
-        return _integer_array(totals) if unit == 1 else np.array([total / unit for total in totals], dtype=np.float64)
+        return _integer_array(totals) if unit == 1 else _floats(total / unit for total in totals)
 
     def describe(self) -> dict[str, object]:
         """Return the encoding for JSON."""
@@ -170,7 +170,7 @@ class Levels:
 
     def decode(self, totals: Sequence[int], net: int, scale: int = 1) -> NDArray[Any]:
         """Return the numbers of sums, each rounded once."""
-        return np.array([float((net * self.lower + total * self.step) / scale) for total in totals], dtype=np.float64)
+        return _floats((net * self.lower + total * self.step) / scale for total in totals)
 
     def describe(self) -> dict[str, object]:
         """Return the encoding for JSON."""
@@ -261,6 +261,14 @@ def _checked(encoding: Encoding, values: Sequence[Any], integers: list[int]) -> 
 def _edge(bound: Fraction, like: object) -> Fraction:
     """Return the bound as its float, where values are floats: 0.1 is within a bound of one tenth."""
     return Fraction(float(bound)) if isinstance(like, float) and abs(bound) < 1 << 53 else bound
+
+
+def _floats(numbers: Iterable[Fraction | float]) -> NDArray[np.float64]:
+    try:
+        return np.array([float(number) for number in numbers], dtype=np.float64)
+    except OverflowError:
+        pass
+    raise OutOfRange("a sum is beyond the range of floats. Declare narrower bounds, or whole numbers.")
 
 
 def _integer_array(totals: Iterable[int]) -> NDArray[Any]:

@@ -108,6 +108,8 @@ class Layout:
             CiphertextRejected: a slot is outside the declared range: somebody encrypted what was not declared.
         """
         slots, largest = self.slots(int(n).bit_length()), (1 << self.width) - 1 if masked else 2 * self.magnitude
+        if len(plaintexts) != ceil(self.length / slots):
+            raise CiphertextRejected("this vector has more or fewer ciphertexts than its layout. Ask for it again.")
         found: list[int] = []
         for plaintext in plaintexts:
             count = min(slots, self.length - len(found))

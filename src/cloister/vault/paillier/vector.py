@@ -172,8 +172,8 @@ class EncryptedVector:
         drawn = tuple(integer(self.layout.mask_size, source) for _ in range(self.layout.length))
         plain = self.layout.pack_masks(drawn, self.public.bits)
         # What is sent states the declared most, since the true weights may be a secret of who computed.
-        most = {"summands": self.layout.summands, "net": 0, "noise": self.layout.noise_bound}
-        moved = replace(self, ciphertexts=self._shifted(plain), masked=True, **most)
+        stated = replace(self, summands=self.layout.summands, net=0, noise=self.layout.noise_bound)
+        moved = replace(stated, ciphertexts=self._shifted(plain), masked=True)
         return moved.rerandomise(source=source), Mask(self.layout, self.net, drawn)
 
     def to_bytes(self) -> bytes:

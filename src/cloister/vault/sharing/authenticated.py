@@ -69,14 +69,15 @@ class AuthenticatedParty(Secret):
         shape = self._party.checked_input(owner, shape, values)
         mine = owner == self.index
         _checked_bound(most)
-        count = int(np.prod(shape))
+        # The name says the bound, so that parties who declared different ones stop here.
+        count, step = int(np.prod(shape)), f"input to {most}"
         mask, share, mac = self._supply.field_input(count, owner)
         offset = field.add(_encoded(values, shape, most), field.negative(mask)) if mine else np.zeros(count, np.uint64)
         if mine:
             for peer in self._party.peers():
-                self._party.link(peer).send("input", offset.astype("<u8").tobytes())
+                self._party.link(peer).send(step, offset.astype("<u8").tobytes())
         else:
-            offset = _elements(self._party.link(owner).receive("input", size=8 * count), self._party)
+            offset = _elements(self._party.link(owner).receive(step, size=8 * count), self._party)
         self._seen.update(offset.astype("<u8").tobytes())
         return self._moved(Authenticated(self, share, mac, most), offset, most).reshape(*shape)
 

@@ -3,6 +3,7 @@
 All parties run one public program, each with its own `Party`. Nothing is shared between them but messages.
 """
 
+import hashlib
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 from cloister.privacy.errors import BadInput, BadNumber, CloisterError, OutOfRange
 from cloister.privacy.noise.source import SYSTEM, Source
 from cloister.privacy.number import rational
+from cloister.privacy.signing import canonical
 from cloister.vault.paillier.encoding import FixedPoint, exact_array
 from cloister.vault.secret import Secret
 from cloister.vault.sharing import ring
@@ -70,8 +72,11 @@ class Party(Secret):
         encoding = FixedPoint(lower, upper, self.fraction_bits)
         bound = max(abs(encoding.low), abs(encoding.high))
         Shared.check_bound(bound)
+        # The name says what was declared, so that parties who declared something else stop at the first input.
+        declared = hashlib.sha256(canonical([encoding.describe(), list(shape)])).hexdigest()
+        step = f"input, {self.fraction_bits} fraction bits {declared[:8]}"
         if owner != self.index:
-            return Shared(self, self._receive(owner, self._input_step, shape), bound)
+            return Shared(self, self._receive(owner, step, shape), bound)
         array = exact_array(values)
         if array.shape != shape:
             raise BadNumber(f"this input was declared with the shape {shape}, and its values have {array.shape}.")
@@ -79,7 +84,7 @@ class Party(Secret):
         parts = ring.share(encoded, self.count, self._source)
         # The one share that depends on the values stays here.
         for peer, part in zip(self.peers(), parts, strict=False):
-            self._links[peer].send(self._input_step, part.astype("<u8").tobytes())
+            self._links[peer].send(step, part.astype("<u8").tobytes())
         return Shared(self, parts[-1], bound)
 
     def checked_input(self, owner: int, shape: Sequence[int], values: object) -> tuple[int, ...]:
@@ -94,11 +99,6 @@ class Party(Secret):
         if math.prod(found) > MOST_WORDS:
             raise OutOfRange(f"an input has up to {MOST_WORDS} numbers. Share it in parts.")
         return found
-
-    @property
-    def _input_step(self) -> str:
-        # The name says fraction_bits, so that parties who declared different ones stop at the first input.
-        return f"input, {self.fraction_bits} fraction bits"
 
     def public(self, values: ArrayLike, bound: object | None = None) -> "Shared":
         """Return public numbers as a shared array: party 0 holds them, the others hold zero."""

@@ -130,3 +130,18 @@ def test_a_mask_is_removed_from_whole_numbers_only(numbers):
     with pytest.raises(BadNumber):
         EncryptedVector.encrypt([1], PUBLIC, Layout(FixedPoint(0, 10), 1, noise_bound=9)).add_noise(5, 1)
     assert mask.remove(KEY.decrypt(masked)).tolist() == [1]
+
+
+def test_a_vector_of_fewer_or_more_ciphertexts_than_its_layout_is_not_decrypted():
+    layout = Layout(FixedPoint(0, 10), 3, packed=False)
+    whole = EncryptedVector.encrypt([1, 2, 3], PUBLIC, layout).ciphertexts
+    for some in ((), whole[:2], whole + whole[:1]):
+        with pytest.raises(CiphertextRejected, match="more or fewer"):
+            KEY.decrypt(EncryptedVector(PUBLIC, layout, some))
+
+
+@pytest.mark.parametrize("encoding", [FixedPoint(0, 10**400, 1), Levels(0, 10**400, 8)])
+def test_a_sum_beyond_the_range_of_floats_is_refused_in_one_sentence(encoding):
+    vector = EncryptedVector.encrypt([10**400], PUBLIC, Layout(encoding, 1))
+    with pytest.raises(OutOfRange, match="range of floats"):
+        KEY.decrypt(vector)

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from cloister.privacy.errors import BadInput, BadNumber, OutOfRange
+from cloister.privacy.errors import BadInput, BadNumber, ChannelBroken, OutOfRange
 from cloister.vault import sharing
 from cloister.vault.sharing import AuthenticatedParty, DealtSupply, local_links, run_parties, serve_dealer, supply
 
@@ -118,3 +118,30 @@ def test_two_threads_never_get_one_mask_twice(monkeypatch):
     last.end()
     dealer.join()
     assert len(set(drawn)) == 400
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        lambda place: {"upper": 8 + place},
+        lambda place: {"lower": -8 - place},
+        lambda place: {"shape": ((2, 1), (1, 2))[place]},
+    ],
+)
+def test_parties_that_declared_an_input_differently_stop_there(declared):
+    def program(party):
+        facts = {"shape": (2, 1), "lower": -8, "upper": 8} | declared(party.index)
+        mine = np.ones(facts["shape"]) if party.index == 0 else None
+        return party.share(0, facts["shape"], facts["lower"], facts["upper"], mine).open()
+
+    with pytest.raises(ChannelBroken, match="not that of step input"):
+        run_parties(program)
+
+
+def test_parties_that_declared_another_bound_of_whole_numbers_stop_there():
+    def program(party):
+        checked = AuthenticatedParty(party)
+        return checked.reveal(checked.share(0, (1,), 5 + party.index, None if party.index else [5])).tolist()
+
+    with pytest.raises(ChannelBroken, match="not that of step input"):
+        run_parties(program)
