@@ -134,7 +134,7 @@ def test_the_tails_have_their_share_and_their_shape(p, q):
     assert chisquare(cells, expected).pvalue > 1e-9
 
 
-@pytest.mark.parametrize("count", [1, 2, 100, 2**14, 2**15 + 3])
+@pytest.mark.parametrize("count", [1, 2, 100, 2**14, 2**15 + 3, 2**18 + 1])
 def test_as_many_are_drawn_as_were_asked_for(count):
     tiles = tiles_for(2**30, 1)
     assert tiles.draw(count, SeededSource(count)).shape == (count,)

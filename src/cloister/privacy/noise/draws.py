@@ -115,7 +115,8 @@ def draw(
         p, q = ([asked.p] * count, [asked.q] * count) if asked.lone else (asked.p, asked.q)
         return _array([one(a, b, source) for a, b in zip(p, q, strict=True)]).reshape(asked.shape)
     p, q = (asked.p, asked.q) if asked.lone else (asked.p.astype(np.int64), asked.q.astype(np.int64))
-    pieces = [slice(start, min(start + _PIECE, count)) for start in range(0, count, _PIECE)]
+    parts = -(-count // _PIECE)
+    pieces = [slice(count * part // parts, count * (part + 1) // parts) for part in range(parts)]
     drawn = [many(pick(p, piece), pick(q, piece), piece.stop - piece.start, source) for piece in pieces]
     return np.concatenate(drawn).reshape(asked.shape)
 

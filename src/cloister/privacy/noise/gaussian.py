@@ -41,16 +41,14 @@ def discrete_gaussian(sigma: object, size: Size | None = None, source: Source | 
     >>> discrete_gaussian("2.5", (2, 3), SeededSource(1)).shape
     (2, 3)
     """
-    return draw(read(sigma, size, "sigma", 0), source or SYSTEM, draws.gaussian, _gaussian_array, _LIMIT)
+    asked = read(sigma, size, "sigma", 0)
+    if asked.lone and asked.count >= _MANY and (tiles := tiles_for(asked.p, asked.q)) is not None:
+        return tiles.draw(asked.count, source or SYSTEM).reshape(asked.shape)
+    return draw(asked, source or SYSTEM, draws.gaussian, _gaussian_array, _LIMIT)
 
 
 def _gaussian_array(p: Whole, q: Whole, count: int, source: Source) -> Integers:
-    if isinstance(p, int) and isinstance(q, int):
-        if count >= _MANY and (tiles := tiles_for(p, q)) is not None:
-            return tiles.draw(count, source)
-        facts: tuple[Whole, ...] = exponent_facts(p, q)
-    else:
-        facts = _facts_of_each(p, q)
+    facts = exponent_facts(p, q) if isinstance(p, int) and isinstance(q, int) else _facts_of_each(p, q)
 
     def propose(index: Index, m: int) -> tuple[Integers, Bools]:
         scale, shift, centre, divisor = (pick(fact, index) for fact in facts)

@@ -22,6 +22,7 @@ Bounds on the exponential are integers on both sides, as in `bernoulli_exp.py`; 
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,7 @@ _CODES = 2**16
 _LEAST, _MOST = 2**10, 2**38  # scales for which 32 random bits are enough for an integer within a tile
 _CUT = 2**10  # codes from here on: a tile cut by the curve, the tails, a rejection
 _WORK = 64  # bits of the bounds by which tiles are sorted
+_PIECE = 2**16  # draws that are made at once: their arrays stay in the processor's cache
 _SPARE = 32  # one draw in so many is spare, to take the place of rejected ones
 
 
@@ -66,6 +68,13 @@ class GaussianTiles:
 
     def draw(self, count: int, source: Source) -> Integers:
         """Draw integers k with probability proportional to e^(-k²/(2 sigma²)), exactly."""
+        if count > _PIECE:
+            parts = -(-count // _PIECE)
+            ends = [count * part // parts for part in range(parts + 1)]
+            drawn = np.empty(count, dtype=np.int64)
+            for start, end in pairwise(ends):
+                drawn[start:end] = self.draw(end - start, source)
+            return drawn
         values, accepted = self._propose(count + count // _SPARE + 8, source)
         while True:
             rejected = np.flatnonzero(~accepted[:count])
