@@ -1,0 +1,99 @@
+"""Closed-form leak: exact without a defence, through clipping too, and gone under noise or in a sum."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from cloister.attack.updates import (
+    Defence,
+    GradientStep,
+    compare_defences,
+    dense_network,
+    lone_records,
+    record_from_layer,
+    record_leak,
+)
+from cloister.attack.updates.closed_form import first_dense_layer
+from cloister.learn.deep import private_gradient
+from cloister.privacy.errors import BadInput
+from cloister.privacy.loss import rho
+from cloister.privacy.noise import SeededSource
+
+DIGITS = load_digits()
+IMAGES, LABELS = DIGITS.data / 16, DIGITS.target
+NETWORK = dense_network([64, 32, 10])
+
+
+def victims(count: int) -> list[GradientStep]:
+    others = IMAGES[500:600], LABELS[500:600]
+    return [GradientStep(NETWORK.loss, NETWORK.params, (IMAGES[[one]], LABELS[[one]]), others) for one in range(count)]
+
+
+def test_a_record_is_exact_without_a_defence():
+    found = compare_defences(victims(20), record_leak)[0]
+    assert found.success == 1.0
+    assert found.figures["median relative error"] <= 1e-6
+    assert found.interval[0] > 0.8
+
+
+def test_clipping_alone_hides_nothing():
+    clipping = Defence.clipping(private_gradient(NETWORK.loss, clip=0.5))
+    found = compare_defences(victims(20), record_leak, [clipping])[1]
+    assert found.figures["median relative error"] <= 1e-5  # the grid of the clipped sum is 2^-30 of the norm
+    assert "Clipping alone" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    "defence",
+    [
+        Defence.noise(private_gradient(NETWORK.loss, clip=1.0), rho("0.5")),
+        Defence.noise(1.0, rho("0.5")),
+        Defence.secure_sum(10),
+        Defence.larger_lot(10),
+    ],
+    ids=lambda defence: defence.name,
+)
+def test_noise_sums_and_lots_stop_it(defence):
+    found = compare_defences(victims(10), record_leak, [defence], source=SeededSource(4))[1]
+    assert found.success == 0.0
+    assert not found.learned
+    assert found.figures["smallest relative error"] > 0.1
+    assert found.claim == defence.spend
+
+
+def test_what_one_record_does_not_explain_shows_a_lot():
+    one, four = (
+        GradientStep(NETWORK.loss, NETWORK.params, (IMAGES[:size], LABELS[:size])).observe(Defence.none())
+        for size in (1, 4)
+    )
+    assert record_from_layer(*first_dense_layer(one.values)).unexplained < 1e-6
+    assert record_from_layer(*first_dense_layer(four.values)).unexplained > 0.05
+
+
+def test_units_that_saw_a_record_alone_leak_it_from_a_lot():
+    network = dense_network([64, 400, 10], activation="relu", seed=3)
+    shifted = [network.params[0].copy(), network.params[1]]
+    shifted[0][-1] = -0.6  # rarely active units, as an attacker who sends the weights may choose them
+    update = GradientStep(network.loss, shifted, (IMAGES[:4], LABELS[:4])).observe(Defence.none())
+    leaked = lone_records(*first_dense_layer(update.values))
+    apart = np.linalg.norm(leaked[:, None] - IMAGES[:4][None], axis=2).min(axis=0) / np.linalg.norm(IMAGES[:4], axis=1)
+    assert (apart < 1e-6).all()
+    assert len(leaked) == 4  # mixtures of records are left out
+
+
+def test_layers_are_found_in_other_layouts():
+    matrix, vector = np.ones((5, 3)), np.ones(3)
+    for tree in ([matrix, vector], {"b": vector, "w": matrix}, [matrix.T, vector]):
+        weights, bias = first_dense_layer(tree)
+        assert (weights.shape, bias.shape) == ((5, 3), (3,))
+    with pytest.raises(BadInput, match="Pass layer="):
+        first_dense_layer([np.ones(3)])
+
+
+def test_bad_layers_are_refused_in_words():
+    with pytest.raises(BadInput, match="Transpose"):
+        record_from_layer(np.ones((3, 5)), np.ones(3))
+    with pytest.raises(BadInput, match="gradient of the bias is 0"):
+        record_from_layer(np.ones((3, 2)), np.zeros(2))
+    with pytest.raises(BadInput, match="not finite"):
+        record_from_layer(np.full((3, 2), np.nan), np.ones(2))
