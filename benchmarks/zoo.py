@@ -28,11 +28,12 @@ LEAST, SECONDS = 22, 300
 def scores(twins, which):
     """Scores of both sides for an auditor that takes one number a sample."""
     mechanism = twins.mechanism(which, 0)
-    sides = [np.asarray(mechanism.sample(data, SAMPLES), dtype=float) for data in (twins.left, twins.right)]
-    if sides[0].ndim > 1:
-        direction = sides[1].mean(axis=0) - sides[0].mean(axis=0)
-        sides = [side @ direction for side in sides]
-    return sides
+    sides = [
+        np.asarray(mechanism.sample(data, SAMPLES), dtype=float).reshape(SAMPLES, -1)
+        for data in (twins.left, twins.right)
+    ]
+    direction = sides[1].mean(axis=0) - sides[0].mean(axis=0) if sides[0].shape[1] > 1 else np.ones(1)
+    return [side @ direction for side in sides]
 
 
 def peer():

@@ -12,7 +12,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pyotp
@@ -857,17 +856,3 @@ def test_a_schema_that_its_policy_does_not_fit_makes_no_version(town):
     assert "roles.juniors.tables.visits" in answer.json()["message"]
     empty = {"uploads": {"visits": town.visits.upload}, "schema": ""}
     assert town.call("owner", "POST", "/api/datasets/visits/versions", body=empty).status_code == 202
-
-
-def test_every_threat_has_an_answer_and_the_tests_it_names_exist():
-    root = Path(__file__).parents[2]
-    rows = re.findall(r"^\| (THR-\d\d) .*\| (.*) \|$", (root / "docs/promises/hub.md").read_text(), re.M)
-    assert [number for number, _ in rows] == [f"THR-{number:02d}" for number in range(1, 15)]
-    for number, shown in rows:
-        file = None
-        for word in re.findall(r"`([^`]+)`", shown):
-            if word.endswith(".py"):
-                file = root / word if "/" in word else Path(__file__).with_name(word)
-                assert file.is_file(), (number, word)
-            else:
-                assert f"def test_{word.rstrip('…')}" in file.read_text(), (number, word)

@@ -1,11 +1,11 @@
-"""`cloister attack`: audit other people's code, and the audit itself on a zoo of broken mechanisms."""
+"""`cloister attack`: attack models, released tables and published statistics; audit mechanisms and the audit itself."""
 
 import json
 import sys
-from collections.abc import Callable
-from importlib import import_module
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -46,39 +46,225 @@ def _input(_ctx: click.Context, _param: click.Parameter, text: str) -> Any:
         raise click.BadParameter("write the input as JSON, such as 3, [1, 0, 2] or '\"yes\"'.") from None
 
 
-class _Named(NamedTuple):
-    """A function, and the name it was called by."""
+@contextmanager
+def _bar(label: str) -> Iterator[Callable[[float, str], None]]:
+    """Yield a progress bar called with a share and a sentence; no output without a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _share, _sentence: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    name: str
-    function: Callable[[Any], Any]
+    with Progress(
+        BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"), console=Console(stderr=True)
+    ) as bars:
+        task = bars.add_task(label, total=1.0)
+        yield lambda share, sentence: bars.update(task, completed=share, description=sentence)
 
 
-def _function(_ctx: click.Context, _param: click.Parameter, name: str) -> _Named:
-    """Import the function that `module:function` names, from this folder or from what is installed."""
-    module, _, attribute = name.partition(":")
-    if not all(part.isidentifier() for part in (*module.split("."), *attribute.split("."))):
-        raise click.BadParameter(
-            f"name a function as module:function, such as mechanisms:noisy_count, not {name[:80]!r}."
+def _model_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the argument of a model, and what is needed to read it."""
+    for option in (
+        click.option("--key", metavar="KEY", help="Public key of a model file: 'ed25519:…'."),
+        click.option("--classes", metavar="A,B", help="Classes of a function or an endpoint, in order of its columns."),
+        click.argument("model"),
+    ):
+        command = option(command)
+    return command
+
+
+def _model(name: str, key: str | None) -> Any:
+    """Return a model that is named: an address, a file that `learn.save` wrote, or module:name."""
+    from cloister.attack.files import imported
+
+    if name.startswith(("http://", "https://")):
+        return name
+    if ":" not in name or Path(name).exists():
+        if key is None:
+            raise click.UsageError("a model file is read with the public key of its owner: --key ed25519:….")
+        from cloister.learn.persistence import load
+
+        return load(name, key)
+    return imported(name)
+
+
+def _classes(text: str | None) -> list[str] | None:
+    return None if text is None else [word.strip() for word in text.split(",")]
+
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@attack.command("membership")
+@_model_options
+@click.option("--members", required=True, type=_FILE, metavar="FILE", help="Rows that it was trained with.")
+@click.option("--others", required=True, type=_FILE, metavar="FILE", help="Rows that it was not trained with.")
+@click.option("--label", required=True, metavar="COLUMN", help="Column that it predicts.")
+@click.option("--method", "methods", multiple=True, metavar="NAME", help="loss, quantile, shadow, lira, lira-offline, "
+              "rmia or labels; may be repeated.  [default: loss and quantile]")  # fmt: skip
+@click.option(
+    "--fit", metavar="MODULE:NAME", help="Estimator, or function of rows and labels, that fits a shadow model."
+)
+@click.option("--shadows", type=click.IntRange(2, 1024), default=16, show_default=True, help="Number of shadow models.")
+@click.option("--labels-only", is_flag=True, help="The attacker sees labels, no probabilities.")
+@click.option("--claim", metavar="LOSS", help="Loss that the model states.")
+@click.option("--seed", type=int, help="Repeat a run.")
+@_report_options
+def membership_command(
+    model: str,
+    key: str | None,
+    classes: str | None,
+    members: Path,
+    others: Path,
+    label: str,
+    methods: tuple[str, ...],
+    fit: str | None,
+    shadows: int,
+    labels_only: bool,
+    claim: str | None,
+    seed: int | None,
+    html: Path | None,
+    json_file: Path | None,
+) -> None:
+    """Find out whether a model tells its training rows from others. Exit code 1 if a claim is refuted.
+
+    MODEL is a file that `learn.save` wrote, module:name of a fitted estimator or a function, or an http address that
+    answers JSON.
+    """
+    from cloister.attack.files import imported, labelled_rows
+    from cloister.attack.models.membership import membership_suite
+    from cloister.privacy.loss import Loss
+
+    chosen = methods or (("labels",) if labels_only else ("loss", "quantile"))
+    with _bar("asking the model") as progress:
+        findings = membership_suite(
+            _model(model, key),
+            members=labelled_rows(members, label),
+            others=labelled_rows(others, label),
+            methods=chosen,
+            access="labels only" if labels_only else "black box",
+            fit=None if fit is None else imported(fit),
+            shadows=shadows,
+            classes=_classes(classes),
+            claim=None if claim is None else Loss.parse(claim),
+            random_state=seed,
+            progress=progress,
         )
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    _finish(findings, html, json_file, title=model)
+
+
+@attack.command("steal")
+@_model_options
+@click.option("--test", required=True, type=_FILE, metavar="FILE", help="Rows on which copy and target are compared.")
+@click.option("--rows", type=_FILE, metavar="FILE", help="Rows of the population to ask about.")
+@click.option("--box", nargs=2, type=float, metavar="LEAST LARGEST", help="Limits of all features, to draw rows from.")
+@click.option("--queries", type=click.IntRange(min=10), help="Most rows to ask about.")
+@click.option("--labels-only", is_flag=True, help="The attacker sees labels, no probabilities.")
+@click.option("--seed", type=int, help="Repeat a run.")
+@_report_options
+def steal_command(
+    model: str,
+    key: str | None,
+    classes: str | None,
+    test: Path,
+    rows: Path | None,
+    box: tuple[float, float] | None,
+    queries: int | None,
+    labels_only: bool,
+    seed: int | None,
+    html: Path | None,
+    json_file: Path | None,
+) -> None:
+    """Copy a model by asking it, and measure how often the copy agrees with it. MODEL is as for `membership`."""
+    from cloister.attack.files import read_table, rows_as_array
+    from cloister.attack.models.stealing import steal
+
+    with _bar("asking the model") as progress:
+        finding = steal(
+            _model(model, key),
+            test=rows_as_array(read_table(test)),
+            rows=None if rows is None else rows_as_array(read_table(rows)),
+            box=box,
+            queries=queries,
+            labels_only=labels_only,
+            classes=_classes(classes),
+            random_state=seed,
+            progress=progress,
+        )
+    _finish([finding], html, json_file, title=model)
+
+
+@attack.command("link")
+@click.argument("released", type=_FILE)
+@click.argument("known", type=_FILE)
+@click.option("--on", required=True, metavar="A,B", help="Columns of both files that identify people.")
+@click.option("--names", metavar="COLUMN", help="Column of KNOWN with the people's names; never printed.")
+@click.option(
+    "--truth", metavar="COLUMN", help="Column of both files with the same id for one person, to count matches."
+)
+@click.option("--tolerance", "tolerances", multiple=True, metavar="COLUMN=NUMBER",
+              help="Allow values to differ; may be repeated.")  # fmt: skip
+@_report_options
+def link_command(
+    released: Path,
+    known: Path,
+    on: str,
+    names: str | None,
+    truth: str | None,
+    tolerances: tuple[str, ...],
+    html: Path | None,
+    json_file: Path | None,
+) -> None:
+    """Join a released table with a list of known people: how many are found, and how many columns make rows unique."""
+    from cloister.attack.files import read_table
+    from cloister.attack.tables import linkage, scored_linkage, uniqueness
+
+    columns = [name.strip() for name in on.split(",") if name.strip()]
+    rows, people = read_table(released), read_table(known)
+    found = (
+        scored_linkage(rows, people, on=columns, tolerance=_numbers(tolerances), truth=truth)
+        if tolerances
+        else linkage(rows, people, on=columns, names=names, truth=truth)
+    )
+    attacks = [found, uniqueness(rows, columns=columns)]
+    for result in attacks:
+        click.echo(str(result))
+    _report([result.finding(released.name) for result in attacks], html, json_file, title=released.name)
+
+
+@attack.command("reconstruct")
+@click.argument("published", type=_FILE)
+@click.option("--most", type=click.IntRange(min=1), default=1_000, show_default=True, help="Tables to look for.")
+def reconstruct_command(published: Path, most: int) -> None:
+    """Find the tables that fit published counts, medians and means by group.
+
+    PUBLISHED is a JSON file: {"attributes": {"sex": ["f", "m"]}, "ages": [0, 110], "statistics": [{"who": {},
+    "count": 7, "median": 30, "mean": "38"}, …]}. If few tables fit, the people are known.
+    """
+    from cloister.attack.queries.reconstruction import read_published, reconstruct
+
+    found = reconstruct(*read_published(published.read_text(encoding="utf-8")), most=most)
+    click.echo(found)
+
+
+def _numbers(texts: tuple[str, ...]) -> dict[str, float]:
     try:
-        found: Any = import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module.startswith(error.name):
-            raise
-        raise click.BadParameter(f"there is no module {module} in this folder, and none is installed.") from None
-    for part in attribute.split("."):
-        if not hasattr(found, part):
-            raise click.BadParameter(f"{module} has no {attribute}.")
-        found = getattr(found, part)
-    if not callable(found):
-        raise click.BadParameter(f"{name} is a {type(found).__name__}. Name a function from data to an output.")
-    return _Named(name, found)
+        return {name: float(number) for name, _, number in (text.rpartition("=") for text in texts)}
+    except ValueError:
+        raise click.BadParameter("write a tolerance as COLUMN=NUMBER, such as age=2.") from None
+
+
+def _finish(findings: Any, html: Path | None, json_file: Path | None, *, title: str) -> None:
+    """Print the findings, write the reports, and end with exit code 1 if a claim is refuted."""
+    for finding in findings:
+        click.echo(str(finding))
+    _report(findings, html, json_file, title=title)
+    if any(finding.broken for finding in findings):
+        raise click.exceptions.Exit(1)
 
 
 @attack.command("audit")
-@click.argument("mechanism", metavar="MODULE:FUNCTION", callback=_function)
+@click.argument("mechanism", metavar="MODULE:FUNCTION")
 @click.option("--claim", required=True, metavar="LOSS", help="Loss that it states: 'epsilon 1', 'rho 0.1', "
               "'epsilon 1 delta 1e-6', with 'replace-one' if neighbours differ so.")  # fmt: skip
 @click.option("--left", required=True, callback=_input, metavar="JSON", help="An input.")
@@ -89,7 +275,7 @@ def _function(_ctx: click.Context, _param: click.Parameter, name: str) -> _Named
 @click.option("--family", type=click.Choice(("gaussian",)), help="Law of the noise, if it is known: a sharper bound.")
 @_report_options
 def audit_command(
-    mechanism: _Named,
+    mechanism: str,
     claim: str,
     left: Any,
     right: Any,
@@ -105,13 +291,13 @@ def audit_command(
     `sample(data, n)` attribute is called once a side. Exit code 1 if the claim is refuted.
     """
     from cloister.attack import audit
+    from cloister.attack.files import imported
     from cloister.privacy.loss import Loss
 
-    found = audit(
-        mechanism.function, left, right, Loss.parse(claim), n=samples, confidence=confidence, family=family
-    )  # fmt: skip
+    function = imported(mechanism)
+    found = audit(function, left, right, Loss.parse(claim), n=samples, confidence=confidence, family=family)
     click.echo(str(found))
-    _report(found.finding(mechanism.name), html, json_file, title=mechanism.name, made_up=True)
+    _report(found.finding(mechanism), html, json_file, title=mechanism, made_up=True)
     if found.broken:
         raise click.exceptions.Exit(1)
 

@@ -5,6 +5,7 @@ solve_totals    single values, from many sums over known sets of people (Dinur, 
 fill_in         suppressed cells, from the margins of their table
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from cloister.privacy.errors import BadNumber, BadSchema
 from cloister.privacy.number import Number, rational
 
-__all__ = ["Person", "Published", "Reconstruction", "fill_in", "reconstruct", "solve_totals"]
+__all__ = ["Person", "Published", "Reconstruction", "fill_in", "read_published", "reconstruct", "solve_totals"]
 
 Person = tuple[Any, ...]  # the age first, then the attributes in their order
 
@@ -70,6 +71,44 @@ class Reconstruction:
         for table in self.tables[1:]:
             shared &= Counter(table)
         return tuple(sorted(shared.elements()))
+
+    def __str__(self) -> str:
+        many = f"{len(self.tables):,} tables fit" if len(self.tables) != 1 else "One table fits"
+        if not self.tables:
+            return "No table fits: the statistics contradict one another, as noisy ones do."
+        if not self.complete:
+            return f"More than {len(self.tables):,} tables fit, so that nobody is known for certain."
+        sure = self.certain()
+        people = "".join(f"\n  {', '.join(map(str, person))}" for person in sure)
+        return f"{many}. {len(sure)} of {len(self.tables[0])} people are in all of them{':' if sure else '.'}{people}"
+
+
+def read_published(text: str) -> tuple[list[Published], dict[str, list[str]], tuple[int, int]]:
+    """Read statistics, attributes and ages from JSON; the forms are those of `Published` and `reconstruct`.
+
+    >>> read_published('{"attributes": {"sex": ["f", "m"]}, "statistics": [{"count": 2, "mean": "30"}]}')[2]
+    (0, 125)
+    """
+    try:
+        told = json.loads(text)
+        attributes = {str(name): [str(value) for value in values] for name, values in told["attributes"].items()}
+        youngest, oldest = told.get("ages", [0, 125])
+        published = [
+            Published(
+                {str(name): str(value) for name, value in entry.get("who", {}).items()},
+                entry["count"],
+                **{name: entry.get(name) for name in ("median", "mean", "within")},
+            )
+            for entry in told["statistics"]
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise BadSchema(
+            'write {"attributes": {"sex": ["f", "m"]}, "ages": [0, 110], "statistics": [{"who": {}, "count": 7}]}.'
+        ) from None
+    whole = [youngest, oldest, *(statistic.count for statistic in published)]
+    if any(isinstance(number, bool) or not isinstance(number, int) or number < 0 for number in whole):
+        raise BadSchema("counts and ages are whole numbers of 0 or more.")
+    return published, attributes, (youngest, oldest)
 
 
 def reconstruct(
