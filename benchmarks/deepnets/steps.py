@@ -120,7 +120,7 @@ def measured() -> list[tuple[str, int, float, float, float, float]]:
             rows = lots(widths[0], size)
             start = start_layers(widths)
             reach = float(np.sqrt(widths[0]))
-            exact = private(DenseGradient(reach), start, (encoded(rows[0], reach), rows[1]))
+            exact = private(DenseGradient(), start, (encoded(rows[0], reach), rows[1]))
             general = private(PrivateGradient(dense_loss), start, rows)[0] if size == LOT else float("nan")
             found.append((name, size, plain(dense_loss, start, rows), *exact, general))
     rows = lots(784, LOT)

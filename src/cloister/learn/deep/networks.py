@@ -123,7 +123,7 @@ class NetworkEstimator(PrivateEstimator):
         gradient: Any = (
             PrivateGradient(unit_loss(given.kind, given.frame.box, given.ends), facts.clip, grouped=True)
             if given.lots.grouped
-            else DenseGradient(given.frame.reach, given.kind, facts.clip)
+            else DenseGradient(given.kind, facts.clip)
         )
         lot = None if self.rows is None else max(1, round(facts.rate * self.rows))
         descent, divisor = plan_descent(
@@ -236,8 +236,8 @@ class NetworkEstimator(PrivateEstimator):
         table = read_answers(self, rows, self.fill)
         frame = NetworkFrame(self._box, self._shape, self._shape is not None and self.image_features == "scattering")
         layers = [np.vstack([*pair]) for pair in zip(self.coefs_, self.intercepts_, strict=True)]
-        inputs = frame.encode(frame.box.settle(table.numbers()))
-        found = [forward(layers, inputs[at : at + 1024], frame.reach) for at in range(0, len(inputs), 1024)]
+        numbers = frame.box.settle(table.numbers())
+        found = [forward(layers, frame.inputs(numbers[at : at + 1024])) for at in range(0, len(numbers), 1024)]
         return np.concatenate(found) if found else np.zeros((0, self.n_outputs_))
 
     def __sklearn_tags__(self) -> Any:
