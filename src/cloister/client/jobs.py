@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cloister.client.transport import error_of
-from cloister.client.wire import PlanSummary, answer_from_json, check_label, costs
+from cloister.client.wire import PlanSummary, PredictionLabel, answer_from_json, check_label, costs
 from cloister.privacy.errors import BadForm, CloisterError, ReceiptRejected
 from cloister.privacy.loss import Loss
 from cloister.privacy.receipt import Receipt
@@ -186,12 +186,18 @@ class RemoteJob:
 
         Returns:
             One answer for each row: a class, classes in order, probabilities or a number.
+
+        Raises:
+            ReceiptRejected: the hub has not signed them as the answers to these rows, and its key is pinned.
         """
         body = {"rows": _as_csv(rows), "show": show}
-        told = self.client.transport.json("POST", f"/api/jobs/{self.id}/predictions", body)
-        if not isinstance(told, dict) or not isinstance(told.get("answers"), list):
-            raise BadForm(f"the hub's answer to rows for job {self.id} cannot be read.")
-        return list(told["answers"])
+        told = self.client.post(f"/api/jobs/{self.id}/predictions", body)
+        policy, classes = of_form(told.get("policy"), str), of_form(told.get("classes"), list)
+        answers = of_form(told.get("answers"), list)
+        if self.client.owner_key is not None:
+            label = PredictionLabel(self.id, body["rows"], show, (policy, classes, answers))
+            label.check(self.client.owner_key, told.get("signature"))
+        return answers
 
     def synthetic(self, *, wait_s: float = 600, progress: Callable[[float, str], None] | None = None) -> "HandedTable":
         """Wait for the synthetic table: rows with their metadata file.

@@ -25,6 +25,7 @@ __all__ = [
     "LABEL_FORM",
     "LABEL_PURPOSE",
     "PlanSummary",
+    "PredictionLabel",
     "answer_from_json",
     "answer_to_json",
     "check_label",
@@ -323,3 +324,43 @@ def check_label(
         raise ReceiptRejected("the result is genuine, but its cost is not the stated one. Ask again.")
     if paid_by != receipts_digest(receipts):
         raise ReceiptRejected("the result is genuine, but its receipts are of another job. Ask for the job again.")
+
+
+# Answers of a model, which no job keeps: signed by themselves, for the rows that were sent
+
+
+_PREDICTIONS = b"cloister predictions\n"
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionLabel:
+    """Statement that a model gave these answers to these rows. The hub signs it, and a client with a pinned key checks.
+
+    Attributes:
+        job: the number of the job in the request.
+        rows: the rows as they were sent.
+        show: what was asked to be shown; empty for the usual.
+        told: what is shown, the classes, and the answers.
+    """
+
+    job: int
+    rows: str
+    show: str
+    told: tuple[str, Sequence[Any], Sequence[Any]]
+
+    def statement(self) -> bytes:
+        """Return the bytes that are signed."""
+        answers = json.dumps(self.told, separators=(",", ":"))
+        facts = {"form": "cloister-predictions/1", "job": self.job, "show": self.show}
+        return _PREDICTIONS + canonical({**facts, "rows": fingerprint(self.rows), "answers": fingerprint(answers)})
+
+    def check(self, key: PublicKey, signature: Any) -> None:
+        """Raise unless the hub has signed it.
+
+        Raises:
+            ReceiptRejected: it has not.
+        """
+        if not isinstance(signature, str) or not key.verify(self.statement(), signature):
+            raise ReceiptRejected(
+                "the hub has not signed these answers to these rows. Do not use them. Ask again over a trusted network."
+            )

@@ -174,6 +174,8 @@ def submit(hub: "Hub", person: Person, order: JobOrder, passed: Passed | None = 
             if planned.protection is not None:
                 require_checkers(hub, session, access.dataset, person)
                 _require_few_outputs(session, person, access.dataset)
+            if isinstance(kind_of(order.kind), OfModel):
+                _require_one_request(session, person, access.dataset, order.kind, passed.parameters)
             most = queue.largest_result(hub.settings)
             largest = min(planned.largest or most, most)
             queue.require_space(session, hub.settings, person.id, largest)
@@ -261,6 +263,25 @@ def _require_few_outputs(session: Session, person: Person, dataset: Dataset) -> 
     )  # fmt: skip
     if (session.scalar(under_way) or 0) >= _MOST_WAITING:
         raise NotNow(f"{_MOST_WAITING} anonymised tables of yours wait to be looked at. Wait, or withdraw some.")
+
+
+def _require_one_request(
+    session: Session, person: Person, dataset: Dataset, kind: str, parameters: Mapping[str, Any]
+) -> None:
+    """Refuse a second request about a model while one is under way: two at once would both be charged.
+
+    Raises:
+        NotNow: there is one.
+    """
+    under_way = sa.select(Job.id, Job.parameters).where(
+        Job.person_id == person.id,
+        Job.dataset_id == dataset.id,
+        Job.kind == kind,
+        Job.state.in_(("waiting", "queued", *queue.ACTIVE)),
+    )
+    for number, asked in session.execute(under_way):
+        if asked["model"] == parameters["model"]:
+            raise NotNow(f"job {number} of yours asks for this model already. Wait until it is done.")
 
 
 def pass_gate(hub: "Hub", person: Person, order: JobOrder) -> Passed:

@@ -208,6 +208,42 @@ def test_a_model_is_trained_on_the_hub_and_loaded_here_with_its_receipt(visits, 
             asked.predict(tmp_path / wrong)
 
 
+def test_answers_of_a_model_are_those_that_the_hub_signed_for_these_rows(visits, served, monkeypatch):
+    spend = cl.rho("0.004")
+    for target, name in (("readmitted", "MixedNB"), ("cost", "LinearRegression")):
+        visits.train(name, target=target, features=["age", "ward"], spend=spend)
+    numbers, classes = (visits.client.job(visits.client.jobs()[place]["id"]) for place in (0, 1))
+    rows, others = {"age": [30, 70], "ward": ["surgery", "surgery"]}, {"age": [70, 30], "ward": ["surgery", "surgery"]}
+    for job in (numbers, classes):  # floats and classes arrive as they were signed
+        for show in ("", "full"):
+            assert len(job.predict(rows, show=show)) == 2
+    post = visits.client.transport.json
+    body = {"rows": "age,ward\r\n30,surgery\r\n70,surgery\r\n", "show": "full"}
+    told = {job.id: post("POST", f"/api/jobs/{job.id}/predictions", body) for job in (numbers, classes)}
+    mine = told[classes.id]
+    forgeries = [
+        (rows, "full", {**mine, "answers": mine["answers"][::-1]}),
+        (rows, "full", {**mine, "answers": mine["answers"][:1]}),
+        (rows, "full", {**mine, "classes": mine["classes"][::-1]}),
+        (rows, "full", {**mine, "policy": "label"}),
+        (rows, "full", {name: value for name, value in mine.items() if name != "signature"}),
+        (rows, "full", told[numbers.id]),  # genuine, of another model
+        (rows, "", mine),  # genuine, of another question
+        (others, "full", mine),  # genuine, of other rows
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr(visits.client.transport, "json", lambda *_: mine)
+        assert classes.predict(rows, show="full") == mine["answers"]
+        for asked, show, forged in forgeries:
+            patch.setattr(visits.client.transport, "json", lambda *_, forged=forged: forged)
+            with pytest.raises(ReceiptRejected, match="has not signed these answers"):
+                classes.predict(asked, show=show)
+    with Client(served[1], served[2]["user"]) as trusting:  # nothing is pinned, so nothing is compared
+        patched = trusting.job(classes.id)
+        monkeypatch.setattr(trusting.transport, "json", lambda *_: forgeries[0][2])
+        assert patched.predict(rows, show="full") == mine["answers"][::-1]
+
+
 def test_a_table_is_made_on_the_hub_and_arrives_with_its_side_file_and_progress(visits, served):
     spend, told = cl.rho("0.01"), []
     form = {"spend": spend, "rows": 150, "columns": ["ward", "age"], "score": "0.2"}

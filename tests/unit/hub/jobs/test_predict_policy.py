@@ -68,6 +68,17 @@ def test_a_second_user_pays_the_models_loss_once_and_the_dataset_nothing(world, 
     assert world.spent("ben") == world.spent("ada")
 
 
+def test_two_requests_for_one_model_are_not_under_way_at_once_so_that_one_is_charged(world, trained):
+    first = asks(world, "ben", trained.id)
+    with pytest.raises(NotNow, match=f"job {first.id} of yours"):
+        asks(world, "ben", trained.id)
+    assert asks(world, "ada", trained.id).state == "queued"  # another person's
+    assert world.work() == ["done", "done"]
+    assert asks(world, "ben", trained.id).state == "queued"
+    assert world.work() == ["done"]
+    assert world.spent("ben") == world.spent("ada")
+
+
 def test_the_plan_says_what_ones_own_account_pays_and_the_requester_pays_nothing(world, trained):
     def planned(who):
         order = gateway.JobOrder("visits", "predict", {"model": str(trained.id)}, "health-research", world.here)

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
 
+from cloister.client.wire import PredictionLabel
 from cloister.hub.jobs.predictions import MOST_ROWS, predict
 from cloister.hub.web.context import Visitor, scoped
 
@@ -32,6 +33,7 @@ class PredictionFacts(BaseModel):
     policy: str = Field(description="what is shown")
     classes: list[Any] = Field(description="the classes, in the order of probabilities; empty for numbers")
     answers: list[Any] = Field(description="a class, classes in order, probabilities or a number for each row")
+    signature: str = Field(description="of the hub, over the job, the rows as they were sent, and the answers")
 
 
 @router.post("/api/jobs/{number}/predictions")
@@ -42,4 +44,6 @@ def predictions(number: int, given: PublicRows, visitor: MayWork) -> PredictionF
     the policy decides anew how much is shown, and of how many rows.
     """
     told = predict(visitor.hub, visitor.who, number, given.rows, given.show, visitor.environment)
-    return PredictionFacts(policy=told.policy, classes=told.classes, answers=told.answers)
+    label = PredictionLabel(number, given.rows, given.show, (told.policy, told.classes, told.answers))
+    signature = visitor.hub.key.sign(label.statement())
+    return PredictionFacts(policy=told.policy, classes=told.classes, answers=told.answers, signature=signature)
