@@ -85,6 +85,8 @@ class EquivalenceClasses:
         if self.whole is not None:
             return self.whole[name]
         column = self.sensitive[name]
+        if self.number * len(column.values) <= _CHUNK:
+            return np.asarray(kept.astype(np.int64) @ self._all_counts(name))
         weights = kept[self.of_row] if self.weights is None else kept[self.of_row] * self.weights
         return _tally(column.codes, weights, len(column.values))
 
@@ -96,9 +98,12 @@ class EquivalenceClasses:
             if step < self.number:
                 yield slice(first, last), self.counts(name, first, last)
                 continue
-            if name not in self._known:
-                self._known[name] = self.counts(name)
-            yield slice(first, last), self._known[name]
+            yield slice(first, last), self._all_counts(name)
+
+    def _all_counts(self, name: str) -> Array:
+        if name not in self._known:
+            self._known[name] = self.counts(name)
+        return self._known[name]
 
     @cached_property
     def _known(self) -> dict[str, Array]:

@@ -72,6 +72,17 @@ def test_rows_that_boxes_do_not_keep_are_read_again(models, monkeypatch):
         assert found.bound <= found.best.loss
 
 
+@pytest.mark.parametrize("models", MODELS, ids=lambda models: ", ".join(model.label for model in models))
+def test_a_node_costs_the_same_in_a_box_and_by_itself(models, monkeypatch):
+    monkeypatch.setattr(lattices, "_WALK", 1)
+    for seed in range(4):
+        found = search(build(120, seed, models, 0.2))
+        alone = build(120, seed, models, 0.2)
+        for node, evaluated in found.seen.items():
+            assert evaluated.loss == pytest.approx(alone.evaluate(node).loss)
+            assert evaluated.least == pytest.approx(alone.evaluate(node).least)
+
+
 def test_the_optimum_of_a_billion_nodes_is_proven():
     """Only three of thirty columns differ between rows, so no other one is generalised."""
     draw = np.random.default_rng(1)

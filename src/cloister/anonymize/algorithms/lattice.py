@@ -43,6 +43,7 @@ __all__ = ["Evaluated", "Lattice", "Node", "Search", "search"]
 
 Node = tuple[int, ...]
 _TOLERANCE = 1e-6  # losses nearer than this count as equal: bounds are sums in floating point
+_WALK = 256  # boxes from one walk down to the next
 _MOST_HELD = 16_000_000  # rows that open boxes keep; about 200 MB
 
 
@@ -177,21 +178,23 @@ class Lattice:
         """Return the loss of a node if no row had to be suppressed."""
         return sum(means[level] for means, level in zip(self.means, node, strict=True))
 
-    def kinds(self, node: Node, among: _Kinds) -> _Kinds:
-        """Return rows that no node from this one on tells apart as one; `among` are those of a lower node."""
-        if node == among.node:
-            return among
-        held = list(among.sensitive.values())
-        key, number = self._group(node, among.rows, [c.codes for c in held], [len(c.values) for c in held])
+    def merged(self, look: _Look, low: Node) -> _Look:
+        """Return the same look with rows counted as one that no node from `low` on tells apart."""
+        kinds, classes = look.kinds, look.classes
+        if low == kinds.node:
+            return look
+        held = list(kinds.sensitive.values())
+        key, number = self._group(low, kinds.rows, [c.codes for c in held], [len(c.values) for c in held])
         chosen = np.empty(number, np.int64)
         chosen[key] = np.arange(len(key))
-        weights, people = (
-            None if each is None else np.rint(np.bincount(key, weights=each, minlength=number)).astype(np.int64)
-            for each in (among.weights, among.population)
-        )
-        assert weights is not None
+        weights = _sums(key, kinds.weights, number)
+        people = None if kinds.population is None else _sums(key, kinds.population, number)
         sensitive = {column.name: CodedColumn(column.name, column.values, column.codes[chosen]) for column in held}
-        return _Kinds(node, among.rows[chosen], weights, people, sensitive)
+        merged = _Kinds(low, kinds.rows[chosen], weights, people, sensitive)
+        of_row = classes.of_row[chosen]
+        return _Look(
+            merged, EquivalenceClasses(of_row, classes.number, sensitive, weights, people), look.least, look.lost
+        )
 
     def _group(
         self, node: Node, rows: Array, codes: Sequence[Array] = (), widths: Sequence[int] = ()
@@ -208,7 +211,15 @@ class Lattice:
 
     def look(self, node: Node, kinds: _Kinds) -> _Look:
         """Return the classes of a node, and the rows that it and every node below lose at least."""
-        of_row, number = self._group(node, kinds.rows)
+        return self._looked(kinds, *self._group(node, kinds.rows))
+
+    def lowered(self, look: _Look, column: int, level: int) -> _Look:
+        """Return the look at the node with a column at a lower level: each class is cut into finer ones."""
+        width = self._widths[column][level]
+        codes = self._codes[column][level][look.kinds.rows]
+        return self._looked(look.kinds, *group([look.classes.of_row, codes], [look.classes.number, width]))
+
+    def _looked(self, kinds: _Kinds, of_row: Array, number: int) -> _Look:
         classes = EquivalenceClasses(of_row, number, kinds.sensitive, kinds.weights, kinds.population)
         small = np.where(classes.sizes < self.requirement.smallest, classes.sizes, 0)
         if (lost := int(small.sum())) <= self.allowed:  # else nothing more need be known
@@ -371,7 +382,6 @@ def search(
     """
     work = _Work(lattice, seconds)
     if work.begin():
-        work.descend(lattice.top)
         while work.go_on(gap, progress):
             work.split()
     return work.state
@@ -384,7 +394,7 @@ class _Box:
     Attributes:
         bound: no node of it costs less.
         low, high: the lowest and the highest node.
-        kinds: rows that none of its nodes tells apart.
+        look: at the highest node; None if the rows are too many to be kept.
         gone: rows that every node of it loses at least.
         lost: the same of its nodes at the lowest level of a column, for each column in which they differ.
     """
@@ -392,7 +402,7 @@ class _Box:
     bound: float
     low: Node
     high: Node
-    kinds: _Kinds
+    look: _Look | None
     gone: int
     lost: Mapping[int, int]
 
@@ -420,6 +430,7 @@ class _Work:
         if look.lost > lattice.allowed:
             self.state.bound = np.inf
             return False
+        self.descend(lattice.whole.node, lattice.top, look)
         self._add(lattice.whole.node, lattice.top, look, range(len(lattice.heights)), {})
         return True
 
@@ -434,19 +445,21 @@ class _Work:
     def split(self) -> None:
         """Split the box with the lowest bound at a column: at its lowest level, and above it."""
         _, _, box = heapq.heappop(self._open)
-        self._held -= len(box.kinds.rows)
         self._splits += 1
-        if self._splits & (self._splits - 1) == 0:  # 1, 2, 4, 8 …: better nodes than the first walk found
-            self.descend(box.high)
         lattice, column = self.lattice, self._dividing(box)
-        kinds = lattice.kinds(box.low, box.kinds)
+        if box.look is not None:
+            self._held -= len(box.look.kinds.rows)
+        look = lattice.merged(box.look or lattice.look(box.high, lattice.whole), box.low)
+        if self._splits % _WALK == 0:  # a better node than the first walk found rules more out
+            self.descend(box.low, box.high, look)
         level = box.low[column]
         below, above = _replaced(box.high, column, level), _replaced(box.low, column, level + 1)
-        look = lattice.look(below, kinds)
-        self.visit(below, look)
-        if look.lost <= lattice.allowed:
-            self._add(box.low, below, look, [place for place in box.lost if place != column], {})
-        self._add(above, box.high, lattice.look(box.high, kinds), [column], box.lost)
+        finer = lattice.lowered(look, column, level)
+        if finer.lost > lattice.allowed or lattice.bound(below, finer) < self._ceiling:
+            self.visit(below, finer)
+        if finer.lost <= lattice.allowed:
+            self._add(box.low, below, finer, [place for place in box.lost if place != column], {})
+        self._add(above, box.high, look, [column], box.lost)
 
     def _dividing(self, box: _Box) -> int:
         """Return the column to split at: both parts are to be bounded better.
@@ -471,13 +484,14 @@ class _Work:
         if bound >= self._ceiling:
             return
         if low == high:
-            self._floor = min(self._floor, lattice.evaluate(high).least)
+            self._floor = min(self._floor, self.visit(high, look).least)
             return
         lost = {place: lost.get(place, known.get(place, 0)) for place in range(len(low)) if low[place] < high[place]}
-        kinds = look.kinds if self._held + len(look.kinds.rows) <= _MOST_HELD else lattice.whole
-        self._held += len(kinds.rows)
+        kept = self._held + len(look.kinds.rows) <= _MOST_HELD
+        self._held += len(look.kinds.rows) if kept else 0
         self._serial += 1
-        heapq.heappush(self._open, (bound, -self._serial, _Box(bound, low, high, kinds, look.lost, lost)))
+        box = _Box(bound, low, high, look if kept else None, look.lost, lost)
+        heapq.heappush(self._open, (bound, -self._serial, box))
 
     def left(self) -> float | None:
         """Return the seconds that are left; None if there is no limit."""
@@ -506,23 +520,37 @@ class _Work:
         if progress is not None:
             progress(1.0 if state.optimal else min(1.0, state.bound / state.best.loss), state.describe())
 
-    def descend(self, node: Node) -> None:
-        """Walk down from a node to one none of whose children is cheaper: a good node.
+    def descend(self, low: Node, node: Node, look: _Look) -> None:
+        """Walk down in a box from its highest node to one none of whose children is cheaper: a good node.
 
         While nothing satisfies the requirement, the child that suppresses least is taken.
         """
+        dear = self._price(node, look)
         while not self.late():
-            children = [_replaced(node, place, level - 1) for place, level in enumerate(node) if level]
-            costs = [(self._price(child), child) for child in children if not self.late()]
-            best = min(costs, default=None)
-            if best is None or best[0] >= self._price(node):
+            best = None
+            for column in (place for place, level in enumerate(node) if level > low[place]):
+                child = _replaced(node, column, node[column] - 1)
+                finer = self.lattice.lowered(look, column, child[column])
+                cost = self._price(child, finer, dear[0])
+                if cost < dear:
+                    best, dear = (child, finer), cost
+                if self.late():
+                    break
+            if best is None:
                 return
-            node = best[1]
+            node, look = best
 
-    def _price(self, node: Node) -> tuple[float, int]:
-        evaluated = self.visit(node)
+    def _price(self, node: Node, look: _Look, most: float = np.inf) -> tuple[float, int]:
+        """Return the loss of a node and the rows it suppresses; it is not evaluated if it costs more than `most`."""
+        if look.lost <= self.lattice.allowed and (bound := self.lattice.bound(node, look)) > most:
+            return bound, look.lost
+        evaluated = self.visit(node, look)
         return evaluated.loss, evaluated.suppressed
 
 
 def _replaced(node: Node, place: int, level: int) -> Node:
     return (*node[:place], level, *node[place + 1 :])
+
+
+def _sums(key: Array, weights: Array, number: int) -> Array:
+    return np.rint(np.bincount(key, weights=weights, minlength=number)).astype(np.int64)
