@@ -26,6 +26,7 @@ from cloister.attack import audit
 from cloister.learn.audited import FILE
 from cloister.learn.model_selection.candidates import fit_within
 from cloister.learn.trees.splits import Apart
+from cloister.privacy.accountant.planned import NoiseSteps, PlannedRelease
 from cloister.privacy.filter import PrivacyFilter, budget_share
 from cloister.privacy.loss import Loss
 from cloister.privacy.mechanisms import DiscreteGaussian
@@ -46,6 +47,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "LinearRegression": {**BOX, "target_bounds": (0, 1)},
     "Ridge": {**BOX, "target_bounds": (0, 1)},
     "GradientBoostingRegressor": {**BOX, "target_bounds": (0, 1), "rounds": 4},
+    "NeuralNetworkClassifier": {**BOX, **CLASSES, "hidden_layer_sizes": (4,), "max_iter": 4},
+    "NeuralNetworkRegressor": {**BOX, "target_bounds": (0, 1), "hidden_layer_sizes": (4,), "max_iter": 4},
     "KMeans": {**BOX, "n_clusters": 2, "max_iter": 3},
     "PCA": {"n_components": 2, **BOX},
 }
@@ -65,9 +68,11 @@ class Recording(PrivacyFilter):
     __slots__ = ("kept", "noise")
 
     def release(self, look: Callable[[], Any], mechanism: Any) -> Any:
-        self.kept.append(mechanism.release(look(), self.noise))
         self.spent = self.spent + self.account.price(mechanism)
         assert self.spent <= self.total
+        if isinstance(mechanism, PlannedRelease):
+            return look()(RecordingSteps(mechanism.steps, self.noise, self.kept))
+        self.kept.append(mechanism.release(look(), self.noise))
         return self.kept[-1]
 
 
@@ -77,8 +82,37 @@ class Replaying(PrivacyFilter):
     __slots__ = ("kept", "likely")
 
     def release(self, look: Callable[[], Any], mechanism: Any) -> Any:
+        if isinstance(mechanism, PlannedRelease):
+            return look()(ReplayingSteps(mechanism.steps, self.source, self))
         value = next(self.kept)
         self.likely += log_probability(mechanism, look(), value)
+        return value
+
+
+class RecordingSteps(NoiseSteps):
+    """Keeps the noisy sum of every step of a planned release."""
+
+    def __init__(self, steps: Any, source: Any, kept: list[Any]) -> None:
+        super().__init__(steps, source)
+        self.kept = kept
+
+    def release(self, integers: Any) -> Any:
+        self.kept.append(super().release(integers))
+        return self.kept[-1]
+
+
+class ReplayingSteps(NoiseSteps):
+    """Releases the noisy sums that were kept, and adds up how likely they are."""
+
+    def __init__(self, steps: Any, source: Any, meter: Any) -> None:
+        super().__init__(steps, source)
+        self.meter = meter
+
+    def release(self, integers: Any) -> Any:
+        value, step = next(self.meter.kept), self._next()
+        self.done += 1
+        gap = (value - integers).astype(float) / float(step.sigma)  # type: ignore[union-attr]
+        self.meter.likely -= float(np.square(gap).sum() / 2)
         return value
 
 
