@@ -10,6 +10,8 @@
     inversion.py   inputs that a model takes for a class or a person
     extraction.py  exposure of canaries, rows that a model stores
     stealing.py    copies by equations and by learning, watermark test
+    poisoning.py   false training rows, updates and survey reports, and their damage
+    evasion.py     small changes of a row that change the answer
     remedies.py    what would have stopped an attack
 
 Privacy: none. Findings are for the owner; `risk` is as sensitive as rows.

@@ -93,6 +93,8 @@ class GradientStep:
 
         Privacy: with `defence.spend`, the values cost that loss for one record. Without, they are not private.
         """
+        if getattr(defence.gradient, "loss", self.loss) is not self.loss:
+            raise BadInput("the defence clips gradients of another loss. Pass private_gradient(loss) of the client's.")
         own = len(self.rows[0])
         size = max(defence.lot, own) * defence.clients
         rows = join_rows(self.rows, self.others, size)

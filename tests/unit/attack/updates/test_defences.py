@@ -7,8 +7,11 @@ import jax
 import numpy as np
 import pytest
 
+from cloister import attack
+from cloister.attack import updates
 from cloister.attack.updates import Defence, GradientStep, compare_defences, dense_network, label_counts, record_leak
 from cloister.attack.updates.matching import best_order, descend, distance_between, input_span
+from cloister.lazy import homes
 from cloister.learn.deep import private_gradient
 from cloister.privacy.errors import BadInput, BadLoss, BadNumber
 from cloister.privacy.loss import epsilon, rho
@@ -32,15 +35,9 @@ def length(tree) -> float:
 @pytest.mark.parametrize("clipping", ["fixed", "per-layer", "automatic", "adaptive"])
 def test_the_attackers_simulation_of_clipping_is_what_training_does(clipping):
     gradient = private_gradient(NETWORK.loss, clip=0.3, clipping=clipping)
-    if clipping == "adaptive":  # its last integer counts unclipped records and belongs to no parameter
-        gradient_sums = gradient.sums(NETWORK.params, victim().rows)[:-1]
-        values = jax.tree.map(lambda leaf: leaf / 5, gradient.tree(gradient_sums, NETWORK.params))
-        expected = victim().observe(Defence.clipping(private_gradient(NETWORK.loss, clip=0.3))).expected
-    else:
-        update = victim().observe(Defence.clipping(gradient))
-        values, expected = update.values, update.expected
-    simulated = expected(*victim().rows)
-    for one, two in zip(jax.tree.leaves(simulated), jax.tree.leaves(values), strict=True):
+    update = victim().observe(Defence.clipping(gradient))
+    simulated = update.expected(*victim().rows)
+    for one, two in zip(jax.tree.leaves(simulated), jax.tree.leaves(update.values), strict=True):
         assert np.allclose(one, two, atol=1e-6)
 
 
@@ -129,6 +126,8 @@ def test_bad_defences_and_victims_are_refused_in_words():
         GradientStep(NETWORK.loss, NETWORK.params, (ROWS, LABELS[:3]))
     with pytest.raises(BadInput, match="at least one victim"):
         compare_defences([], record_leak)
+    with pytest.raises(BadInput, match="another loss"):
+        victim().observe(Defence.clipping(private_gradient(dense_network([12, 4], activation="relu").loss)))
     with pytest.raises(BadInput, match="sizes are"):
         dense_network([3])
 
@@ -145,12 +144,20 @@ def test_a_missing_extra_is_one_sentence():
     code = """
 import sys
 sys.modules["jax"] = None
+from cloister import attack
 from cloister.attack import updates
 from cloister.privacy.errors import MissingExtra
-try:
-    updates.invert
-except MissingExtra as error:
-    print(error)
+for door, name in ((attack, "record_leak"), (updates, "invert")):
+    try:
+        getattr(door, name)
+    except MissingExtra as error:
+        print(error)
 """
     answer = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
-    assert "pip install 'cloister[jax]'" in answer
+    assert answer.count("pip install 'cloister[jax]'") == 2
+
+
+@pytest.mark.parametrize("door", [attack, updates])
+def test_every_name_of_the_doors_opens(door):
+    assert set(homes(door.__name__)) == set(door.__all__)
+    assert all(getattr(door, name) is not None for name in door.__all__)
