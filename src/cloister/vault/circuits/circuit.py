@@ -61,6 +61,8 @@ class Port:
 
     def encode(self, value: object) -> Bits:
         """Return the bits of a number, or of nested lists or an array of numbers; round to the nearest, ties up."""
+        if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+            raise BadInput(f"input '{self.name}' has masked places. Fill in what is missing first.")
         if (shape := shape_of(value)) != self.shape:
             raise BadInput(f"input '{self.name}' has the shape {self.shape}, got {shape}. Give all its numbers.")
         numbers = np.asarray(value, dtype=object)

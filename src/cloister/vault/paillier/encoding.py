@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from cloister.privacy.errors import BadBounds, BadNumber, OutOfRange
 from cloister.privacy.number import rational
 
-__all__ = ["Encoding", "FixedPoint", "Levels", "exact_array", "exact_fraction", "from_description"]
+__all__ = ["Encoding", "FixedPoint", "Levels", "exact_array", "exact_fraction", "from_description", "refuse_masked"]
 
 _MOST_BITS = 512
 _MOST_EXPONENT = 1_000  # of a Decimal
@@ -108,7 +108,8 @@ class FixedPoint:
 
     def _from_floats(self, array: NDArray[np.float64]) -> list[int]:
         # A product with a power of two is exact unless it overflows, and infinity is refused.
-        exact = np.ldexp(array, self.fraction_bits)
+        with np.errstate(over="ignore"):
+            exact = np.ldexp(array, self.fraction_bits)
         scaled = np.rint(exact)
         integers = _checked(self, [array.min().item(), array.max().item()] if array.size else [], _integers(scaled))
         if not self.fraction_bits and (scaled != exact).any():
@@ -213,6 +214,7 @@ def _numbers(values: ArrayLike) -> NDArray[Any]:
 
 def exact_array(values: ArrayLike | None) -> NDArray[Any]:
     """Return an array of the same numbers. numpy makes floats of integers that fit no common integer type."""
+    refuse_masked(values)
     if isinstance(values, np.ndarray | np.generic):
         return np.asarray(values)
     try:
@@ -223,6 +225,12 @@ def exact_array(values: ArrayLike | None) -> NDArray[Any]:
     except ValueError:
         pass
     raise BadNumber("what is encoded is one list or array of real numbers, with rows of one length.")
+
+
+def refuse_masked(values: object) -> None:
+    """Refuse an array with masked places: numpy would hand out the numbers under the mask."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise BadNumber("an array has masked places. Replace missing values first.")
 
 
 def exact_fraction(value: object) -> Fraction:

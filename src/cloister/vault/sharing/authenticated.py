@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cloister.privacy.errors import BadInput, BadNumber, ChannelBroken, OutOfRange
 from cloister.privacy.noise.source import SYSTEM, Source
+from cloister.vault.paillier.encoding import refuse_masked
 from cloister.vault.secret import Hidden, Secret
 from cloister.vault.sharing import field
 from cloister.vault.sharing.party import Party
@@ -228,6 +229,7 @@ def _checked_bound(bound: int) -> int:
 
 
 def _encoded(values: ArrayLike | None, shape: tuple[int, ...], most: int) -> Words:
+    refuse_masked(values)
     array = np.asarray(values)
     if array.shape != shape or array.dtype.kind not in "iu":
         raise BadNumber(f"this input was declared as whole numbers in the shape {shape}.")

@@ -199,7 +199,8 @@ def encoded_public(party: Party, values: ArrayLike) -> tuple[Words, int]:
         return words, max(map(abs, exact), default=0)
     if array.dtype.kind != "f":
         raise BadNumber(_PUBLIC)
-    scaled = np.rint(np.ldexp(array.astype(np.float64), party.fraction_bits))
+    with np.errstate(over="ignore"):  # infinity is refused below
+        scaled = np.rint(np.ldexp(array.astype(np.float64), party.fraction_bits))
     if not np.isfinite(scaled).all() or (array.size and np.abs(scaled).max() >= LIMIT):
         raise BadNumber(_PUBLIC)
     integers = scaled.astype(np.int64)

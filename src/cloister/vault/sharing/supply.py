@@ -164,6 +164,15 @@ def serve_dealer(links: dict[int, Link], source: Source = SYSTEM) -> None:
         links: a link to each party, by its number.
         source: source of seeds and of what is dealt. Whoever knows it reads all secrets.
     """
+    try:
+        _serve(links, source)
+    except BaseException:
+        for link in links.values():
+            link.abort()  # so that no party waits for what is not dealt
+        raise
+
+
+def _serve(links: dict[int, Link], source: Source) -> None:
     *others, last = sorted(links)
     seeds = []
     for number in others:

@@ -8,9 +8,10 @@ import gmpy2
 import numpy as np
 import pytest
 
-from cloister.privacy.errors import BadNumber, CiphertextRejected, OutOfRange
+from cloister.privacy.errors import BadInput, BadNumber, CiphertextRejected, OutOfRange
 from cloister.privacy.signing import canonical
 from cloister.vault import sharing
+from cloister.vault.circuits import GARBLER, CircuitBuilder
 from cloister.vault.paillier import EncryptedVector, FixedPoint, Layout, Levels, linear_combination
 
 from .paillier_key import fixed_key
@@ -145,3 +146,26 @@ def test_a_sum_beyond_the_range_of_floats_is_refused_in_one_sentence(encoding):
     vector = EncryptedVector.encrypt([10**400], PUBLIC, Layout(encoding, 1))
     with pytest.raises(OutOfRange, match="range of floats"):
         KEY.decrypt(vector)
+
+
+def test_numbers_under_a_mask_are_not_encoded():
+    hidden = np.ma.masked_array([1.0, 7.0], mask=[False, True])
+    with pytest.raises(BadNumber, match="masked places"):
+        FixedPoint(0, 10, 2).encode(hidden)
+    with pytest.raises(BadNumber, match="masked places"):
+        sharing.run_parties(lambda party: party.share(0, (2,), 0, 10, None if party.index else hidden))
+    whole = hidden.astype(int)
+    with pytest.raises(BadNumber, match="masked places"):
+        sharing.run_parties(
+            lambda party: sharing.AuthenticatedParty(party).share(0, (2,), 10, None if party.index else whole)
+        )
+    build = CircuitBuilder()
+    build.output("same", build.input("x", GARBLER, width=8, shape=(2,)), to=GARBLER)
+    with pytest.raises(BadInput, match="masked places"):
+        build.circuit().evaluate({"x": whole})
+    assert FixedPoint(0, 10).encode(np.ma.masked_array([1, 2], mask=False)) == [1, 2]
+
+
+def test_a_float_too_large_for_its_fraction_bits_is_refused_without_a_warning():
+    with pytest.raises(BadNumber, match="finite"):
+        FixedPoint(0, 10, 500).encode([1e300])

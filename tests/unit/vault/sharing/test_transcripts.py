@@ -1,6 +1,7 @@
 """What each party receives is uniform, whatever the secrets are; and a link that misbehaves ends the run."""
 
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 
@@ -155,6 +156,12 @@ def test_a_dealer_that_is_asked_for_nonsense_deals_nothing(ask):
     links[1][2].send("ask", ask)
     with pytest.raises(ChannelBroken, match="dealt nothing"):
         sharing.serve_dealer(links[2])
+    began = time.monotonic()
+    links[0][2].receive("seed", size=32)
+    for party in (0, 1):  # nobody waits for what is not dealt
+        with pytest.raises(PeerLost):
+            links[party][2].receive("dealt")
+    assert time.monotonic() - began < 2
 
 
 def test_the_same_program_runs_over_sockets_without_a_dealer():
