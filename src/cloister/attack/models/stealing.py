@@ -292,8 +292,8 @@ def steal(
         raise BadInput("method='equations' solves for weights from probabilities of rows in a box: pass box=.")
     width = int(np.prod(table.shape[1:]))
     copy: Any = None
-    if method in ("auto", "equations") and solvable:
-        copy = copy_linear(_flat(target, table), box=box, width=width, queries=queries, random_state=_seed(draw))  # type: ignore[arg-type]
+    if method in ("auto", "equations") and solvable and box is not None:
+        copy = copy_linear(_flat(target, table), box=box, width=width, queries=queries, random_state=_seed(draw))
         if method == "auto" and not copy.exact:
             copy = None
     figures: dict[str, float | int | str]
@@ -437,7 +437,7 @@ def _rounded(
         for times in (1, 10):
 
             def rounded(rows: Any, digits: int = digits) -> Floats:
-                return np.asarray(np.clip(np.round(base(rows), digits), 10.0**-digits / 4, 1))
+                return np.asarray(np.clip(np.round(base.probabilities(rows), digits), 10.0**-digits / 4, 1))
 
             copy = copy_linear(
                 Target.of(rounded, classes=_listed(target)), box=box, width=width, queries=asked * times,
@@ -449,19 +449,23 @@ def _rounded(
     return found
 
 
-def _flat(target: Target, test: Any) -> Any:
-    """Return a target that takes flat rows of the shape of the test rows; queries are counted by the target itself."""
+def _flat(target: Target, test: Any) -> Target:
+    """Return a target that takes flat rows of the shape of the test rows; queries are counted by the target too."""
     shape = test.shape[1:]
+
+    def shaped(flat: Any) -> Any:
+        return np.asarray(flat).reshape(-1, *shape)
+
     if target.answers_numbers:
         return Target(
-            name=target.name,
-            access=target.access,
-            classes=None,
-            _labels=lambda flat: target.labels(np.asarray(flat).reshape(-1, *shape)),
+            name=target.name, access=target.access, classes=None, _labels=lambda flat: target.labels(shaped(flat))
         )
-    ask = lambda flat: target.probabilities(np.asarray(flat).reshape(-1, *shape))  # noqa: E731
-    ask.classes = target.classes  # type: ignore[attr-defined]
-    return ask
+    return Target(
+        name=target.name,
+        access=target.access,
+        classes=target.classes,
+        _scores=lambda flat: target.probabilities(shaped(flat)),
+    )
 
 
 def _pool(rows: Any, test: Any, box: Any, n: int, draw: np.random.Generator) -> Any:

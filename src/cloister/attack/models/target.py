@@ -10,8 +10,8 @@ Attacks take anything of these. Every row that is asked is counted, so that a fi
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import Any
-from urllib.error import URLError
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
@@ -28,6 +28,8 @@ LEAST_SCORE = 1e-12  # the least probability that a loss is computed from
 _PART = 10_000  # rows of one request to an endpoint
 _ANSWER_BYTES = 1 << 28
 _TIMEOUT_S = 60
+_ROUNDING = 1e-6  # by which a probability of single precision may miss 0 or 1
+_PROBABILITIES = "must answer probabilities, one row for each row that is asked and one column for each class"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -111,23 +113,34 @@ class Target:
             name=address,
             access="black box",
             classes=None if classes is None else np.asarray(classes),
-            _scores=lambda rows: _post(address, rows)["probabilities"],
-            _labels=lambda rows: _labels_of(_post(address, rows)),
+            _scores=lambda rows: _probabilities_of(address, _post(address, rows)),
+            _labels=lambda rows: _labels_of(_post(address, rows), classes),
         )
 
     def probabilities(self, rows: Any) -> Floats:
         """Return the probability of each class for each row."""
         if self._scores is None or self.access == "labels only":
             raise BadInput(f"{self.name} shows labels only. Use an attack on labels, such as method='labels'.")
-        found = np.asarray(self._scores(rows), dtype=np.float64)
+        answered = self._scores(rows)
+        try:
+            found = np.asarray(answered, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise BadInput(f"{self.name} {_PROBABILITIES}, and its answer is no matrix of numbers.") from None
         if found.ndim == 1:  # a function that returns the probability of the second of two classes
             found = np.column_stack((1 - found, found))
+        asked = rows.shape[0] if hasattr(rows, "shape") else len(rows)
+        if found.ndim != 2 or len(found) != asked or not found.shape[1]:
+            raise BadInput(f"{self.name} {_PROBABILITIES}, got the shape {found.shape} for {asked:,} rows.")
         self.queries += len(found)
-        if found.ndim != 2 or np.isnan(found).any() or (found < -1e-6).any():
-            raise BadInput(f"{self.name} must answer a matrix of probabilities, one row for each row that is asked.")
+        if not ((found >= -_ROUNDING) & (found <= 1 + _ROUNDING)).all():
+            raise BadInput(
+                f"{self.name} {_PROBABILITIES}, and some numbers are not from 0 to 1. Apply softmax to scores."
+            )
         if self.classes is None:
             self.classes = np.arange(found.shape[1])
-        return found
+        if len(self.classes) != found.shape[1]:
+            raise BadInput(f"{self.name} has {len(self.classes)} classes and answers {found.shape[1]} probabilities.")
+        return np.clip(found, 0, 1)
 
     def labels(self, rows: Any) -> NDArray[Any]:
         """Return the predicted class of each row, or the predicted number."""
@@ -136,6 +149,11 @@ class Target:
             assert self.classes is not None
             return np.asarray(self.classes[found.argmax(axis=1)])
         found = np.asarray(self._labels(rows))
+        asked = rows.shape[0] if hasattr(rows, "shape") else len(rows)
+        if found.ndim == 2 and found.shape[1] == 1:
+            found = found[:, 0]
+        if found.ndim != 1 or len(found) != asked:
+            raise BadInput(f"{self.name} must answer one label for each row, got the shape {found.shape}.")
         self.queries += len(found)
         return found
 
@@ -182,22 +200,40 @@ def _of_margins(margins: ArrayLike) -> Floats:
     return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
 
 
-def _labels_of(answer: dict[str, Any]) -> Any:
-    return answer["labels"] if "labels" in answer else np.asarray(answer["probabilities"]).argmax(axis=1)
+def _probabilities_of(address: str, answer: dict[str, Any]) -> Any:
+    if "probabilities" not in answer:
+        raise BadInput(f"{address} shows labels only. Use an attack on labels, such as method='labels'.")
+    return answer["probabilities"]
+
+
+def _labels_of(answer: dict[str, Any], classes: Sequence[Any] | None) -> Any:
+    if "labels" in answer:
+        return answer["labels"]
+    try:
+        places = np.asarray(answer["probabilities"], dtype=np.float64).argmax(axis=1)
+        return places if classes is None else np.asarray(classes)[places]
+    except (ValueError, TypeError, IndexError):
+        raise BadInput(f"the endpoint {_PROBABILITIES}.") from None
 
 
 def _post(address: str, rows: Any) -> dict[str, Any]:
-    table, answers = np.asarray(rows), dict[str, list[Any]]()
+    table = np.asarray(rows.todense()) if hasattr(rows, "todense") else np.asarray(rows)
+    answers = dict[str, list[Any]]()
     for start in range(0, len(table), _PART):
-        body = json.dumps({"rows": table[start : start + _PART].tolist()}).encode()
+        try:
+            body = json.dumps({"rows": table[start : start + _PART].tolist()}).encode()
+        except TypeError:
+            raise BadInput("an endpoint is asked in JSON: its rows hold numbers and text.") from None
         request = Request(address, data=body, headers={"Content-Type": "application/json"})  # noqa: S310 (http only)
         try:
             with urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310
                 part = json.loads(response.read(_ANSWER_BYTES))
-        except (URLError, TimeoutError, ValueError) as error:
+        except (OSError, HTTPException, ValueError, RecursionError) as error:
             raise PeerLost(f"the endpoint {address} gave no answer in JSON ({type(error).__name__}).") from error
         if not isinstance(part, dict) or not {"probabilities", "labels"} & part.keys():
             raise BadInput(f"the endpoint {address} must answer an object with `probabilities` or `labels`.")
+        if any(not isinstance(part.get(name, []), list) for name in ("probabilities", "labels")):
+            raise BadInput(f"the endpoint {address} must answer lists, one entry for each row.")
         for name in {"probabilities", "labels"} & part.keys():
             answers.setdefault(name, []).extend(part[name])
     return answers

@@ -145,6 +145,16 @@ def test_a_model_of_numbers_is_stolen_by_its_numbers():
     assert found.baseline < 0.1
 
 
+def test_classes_that_are_words_are_copied_as_words():
+    words = np.array(["north", "east", "south"])[THREE]
+    model = LogisticRegression(C=10, max_iter=1000).fit(X, words)
+    found = steal(model, test=TEST, box=(0, 1), random_state=0)
+    assert found.success == 1
+    assert set(copy_linear(model, box=(0, 1), width=D).predict(TEST)) <= {"north", "east", "south"}
+    learned = steal(model, test=TEST, rows=X, method="learning", queries=300, random_state=0)
+    assert learned.success > learned.baseline
+
+
 def test_images_are_flattened_for_the_equations_and_asked_in_their_shape():
     model = LogisticRegression(C=10, max_iter=1000).fit(X, TWO)
 

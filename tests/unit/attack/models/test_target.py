@@ -1,0 +1,172 @@
+"""Estimators, functions and endpoints are asked in one way, and every row that is asked is counted."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.svm import LinearSVC
+
+from cloister import learn
+from cloister.attack.models.membership import membership
+from cloister.attack.models.stealing import steal
+from cloister.attack.models.target import Target
+from cloister.learn import serving
+from cloister.privacy.errors import BadInput, PeerLost
+
+DRAW = np.random.default_rng(1)
+X = DRAW.normal(size=(200, 3))
+Y = np.where(X[:, 0] + DRAW.normal(0, 0.5, 200) > 0, "yes", "no")
+MODEL = LogisticRegression().fit(X, Y)
+
+
+class Service(BaseHTTPRequestHandler):
+    """Answers as the path says."""
+
+    def do_POST(self):
+        rows = np.array(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["rows"])
+        found = {
+            "/full": lambda: json.dumps({"probabilities": MODEL.predict_proba(rows).tolist()}),
+            "/labels": lambda: json.dumps({"labels": MODEL.predict(rows).tolist()}),
+            "/list": lambda: "[1, 2]",
+            "/other": lambda: '{"answer": 1}',
+            "/text": lambda: '{"labels": "yes"}',
+            "/ragged": lambda: '{"probabilities": [[1], [0.5, 0.5]]}',
+            "/broken": lambda: "{",
+            "/deep": lambda: "[" * 200_000,
+            "/few": lambda: '{"probabilities": [[0.5, 0.5]]}',
+        }.get(self.path)
+        self.send_response(200 if found else 500)
+        self.end_headers()
+        if found:
+            self.wfile.write(found().encode())
+
+    def log_message(self, *args):
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_an_endpoint_is_asked_like_the_model_behind_it(address):
+    target = Target.of(f"{address}/full", classes=["no", "yes"])
+    assert np.allclose(target.probabilities(X), MODEL.predict_proba(X))
+    assert (target.labels(X) == MODEL.predict(X)).all()
+    assert np.allclose(target.losses(X, Y), Target.of(MODEL).losses(X, Y))
+    assert target.queries == 600
+
+
+def test_an_endpoint_is_attacked_and_stolen(address):
+    found = membership(f"{address}/full", members=(X[:100], Y[:100]), others=(X[100:], Y[100:]), method="lira",
+                       fit=LogisticRegression(), shadows=4, classes=["no", "yes"], random_state=0)  # fmt: skip
+    assert found.target == f"{address}/full"
+    copy = steal(f"{address}/full", test=X, box=(-3, 3), classes=["no", "yes"], random_state=0)
+    assert copy.success == 1
+    assert copy.figures["queries"] == 4
+
+
+def test_an_endpoint_of_labels_is_attacked_by_labels(address):
+    target = Target.of(f"{address}/labels", classes=["no", "yes"])
+    assert (target.labels(X) == MODEL.predict(X)).all()
+    with pytest.raises(BadInput, match="shows labels only"):
+        target.probabilities(X)
+    found = membership(f"{address}/labels", members=(X[:100], Y[:100]), others=(X[100:], Y[100:]), method="labels",
+                       access="labels only", perturbations=3, classes=["no", "yes"], random_state=0)  # fmt: skip
+    assert found.attempts == 200
+
+
+@pytest.mark.parametrize("path", ["/broken", "/deep", "/nowhere"])
+def test_an_endpoint_that_gives_no_json_is_lost(address, path):
+    with pytest.raises(PeerLost, match="gave no answer in JSON"):
+        Target.of(address + path).labels(X)
+
+
+@pytest.mark.parametrize("path", ["/list", "/other", "/text", "/ragged", "/few"])
+def test_an_endpoint_that_answers_something_else_is_refused(address, path):
+    with pytest.raises(BadInput, match="must answer"):
+        Target.of(address + path).probabilities(X)
+
+
+def test_an_address_where_nobody_listens_is_lost():
+    with pytest.raises(PeerLost):
+        Target.of("http://127.0.0.1:9/predict").labels(X)
+
+
+def test_rows_that_json_does_not_hold_are_refused(address):
+    with pytest.raises(BadInput, match="asked in JSON"):
+        Target.of(f"{address}/full").labels(np.array([[object()]]))
+
+
+def test_margins_become_probabilities_that_order_alike():
+    model = LinearSVC().fit(X, Y)
+    found = Target.of(model).probabilities(X)
+    assert np.allclose(found.sum(axis=1), 1)
+    assert (np.argsort(found[:, 1]) == np.argsort(model.decision_function(X))).all()
+
+
+def test_a_function_of_one_column_is_the_probability_of_the_second_class():
+    target = Target.of(lambda rows: np.full(len(rows), 0.75))
+    assert target.probabilities(X[:2]).tolist() == [[0.25, 0.75]] * 2
+    assert target.labels(X[:2]).tolist() == [1, 1]
+    assert target.logits(X[:1], [1])[0] == pytest.approx(np.log(3))
+
+
+def test_a_model_of_numbers_has_squared_errors_as_losses():
+    model = LinearRegression().fit(X, X[:, 0])
+    target = Target.of(model)
+    assert target.answers_numbers
+    assert np.allclose(target.losses(X, X[:, 0] + 2), 4)
+
+
+def test_a_served_model_is_asked_as_its_policy_allows():
+    service = learn.serve(MODEL, policy=serving.rounded(1))
+    found = Target.of(service).probabilities(X)
+    assert np.allclose(found * 10, np.rint(found * 10))
+
+
+def test_frames_are_passed_on_as_they_are():
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = LogisticRegression().fit(frame, Y)
+    assert np.allclose(Target.of(model).probabilities(frame), model.predict_proba(frame))
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (lambda rows: rows * 5, "not from 0 to 1. Apply softmax"),
+        (lambda rows: rows * np.nan, "not from 0 to 1"),
+        (lambda rows: rows[:1], r"got the shape \(1, 3\) for 200 rows"),
+        (lambda rows: 0.5, "got the shape"),
+        (lambda rows: np.zeros((200, 0)), "got the shape"),
+        (lambda rows: [["a"]] * 200, "no matrix of numbers"),
+        (lambda rows: [[1], [0, 1]], "no matrix of numbers"),
+        (lambda rows: None, "not from 0 to 1|got the shape"),
+    ],
+)
+def test_a_function_that_answers_no_probabilities_is_told_so(answer, sentence):
+    with pytest.raises(BadInput, match=sentence):
+        Target.of(answer).probabilities(X)
+
+
+@pytest.mark.parametrize("thing", [3, None, [1], "ftp://host/model", "model.pkl"])
+def test_what_is_no_target_is_refused(thing):
+    with pytest.raises(BadInput, match=r"a target is an estimator|begins with http"):
+        Target.of(thing)
+
+
+def test_classes_and_columns_must_agree():
+    with pytest.raises(BadInput, match="3 classes and answers 2"):
+        Target.of(lambda rows: np.full((len(rows), 2), 0.5), classes=["a", "b", "c"]).probabilities(X)
+    with pytest.raises(BadInput, match="none of the classes"):
+        Target.of(MODEL).losses(X, ["maybe"] * 200)
