@@ -136,8 +136,12 @@ def plan_command(**request: Any) -> None:
         plan = planned(**request)
     click.echo(plan)
     if plan.doubtful:
-        names = ",".join(plan.doubtful)
-        click.echo(f"Next: say the role of {names}: --identifier, --quasi, --sensitive or --plain {names}.")
+        flags = {"identifier": "--identifier", "quasi-identifier": "--quasi"}
+        likely = " ".join(f"{flags[role]} {','.join(names)}" for role, names in plan.proposed_roles().items())
+        click.echo(
+            f"Next: say the role of {', '.join(plan.doubtful)}. By their names: {likely}. "
+            "--sensitive is for what nobody may learn, --plain for what others cannot know."
+        )
     else:
         click.echo("Next: `cloister anonymize run` with the same options and --out FILE.")
 

@@ -156,12 +156,21 @@ def test_a_column_whose_name_suggests_a_role_stops_a_release() -> None:
     planned = run("plan", *words)
     assert planned.exit_code == 0
     assert "role missing  zip: 'zip' in its name stands for" in planned.output
-    assert "Next: say the role of zip" in planned.output
+    assert "Next: say the role of zip. By their names: --quasi zip." in planned.output
+    assert "plain         disease, cost (released as they are)" in planned.output
     stopped = run("run", *words, "--out", "release.csv")
     assert stopped.exit_code == 1
     assert "the column zip has no role and would be released as it is" in stopped.output
     assert not Path("release.csv").exists()
     assert run("run", *words, "--plain", "zip", "--out", "release.csv").exit_code == 0
+
+
+def test_without_roles_the_plan_says_which_columns_look_like_quasi_identifiers() -> None:
+    done = run("plan", "patients.csv", "--require", "k=5")
+    assert done.exit_code == 1
+    assert "name the quasi-identifiers" in done.output
+    assert "--quasi A,B" in done.output
+    assert "By their names: age, zip, sex." in done.output
 
 
 @pytest.mark.parametrize(

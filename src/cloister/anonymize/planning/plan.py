@@ -23,7 +23,7 @@ from cloister.anonymize.models import Model, Requirement
 from cloister.anonymize.planning.request import METHODS, parse_models
 from cloister.anonymize.planning.source import columns_of, kind_of
 from cloister.anonymize.table import AnonymizedTable, Roles
-from cloister.data.roles import role_of
+from cloister.data.roles import Proposal, role_of
 from cloister.data.rows import to_arrow
 from cloister.data.schema import Table
 from cloister.lazy import homes
@@ -46,7 +46,7 @@ class ReleasePlan:
         hierarchies: of the quasi-identifiers, for methods that take them.
         proposed: quasi-identifiers whose hierarchy was made from type and public facts.
         suppression: share of the rows that may be removed.
-        doubtful: columns without a stated role whose name suggests one, each with the reason.
+        doubtful: columns without a stated role whose name suggests one, each with the proposal.
         options: what else the method is called with.
     """
 
@@ -57,7 +57,7 @@ class ReleasePlan:
     hierarchies: Mapping[str, Hierarchy]
     proposed: tuple[str, ...]
     suppression: float
-    doubtful: Mapping[str, str]
+    doubtful: Mapping[str, Proposal]
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -82,11 +82,19 @@ class ReleasePlan:
         Raises:
             BadInput: with the column and the options that settle it.
         """
-        for name, reason in self.doubtful.items():
+        for name, proposal in self.doubtful.items():
             raise BadInput(
-                f"the column {name:.60} has no role and would be released as it is. {reason} Say what it is: "
-                f"identifier, quasi, sensitive or plain. Nothing was written."
+                f"the column {name:.60} has no role and would be released as it is. {_reason(proposal)} Say what it "
+                f"is: identifier, quasi, sensitive or plain. Nothing was written."
             )
+
+    def proposed_roles(self) -> dict[str, list[str]]:
+        """Return the doubtful columns by the role that their names suggest."""
+        return {
+            role: names
+            for role in _ASK
+            if (names := [name for name, proposal in self.doubtful.items() if proposal.role == role])
+        }
 
     def run(self, *, progress: Callable[[float, str], None] | None = None) -> AnonymizedTable:
         """Make the release. Nothing is written.
@@ -117,11 +125,11 @@ class ReleasePlan:
             ("dropped", ", ".join(roles.identifiers) or "no column"),
             *_listed("generalised", list(self._ladders())),
             ("sensitive", _kept(roles.sensitive)),
-            ("plain", _kept(roles.plain)),
+            ("plain", _kept([name for name in roles.plain if name not in self.doubtful])),
             *([("lattice", f"{self.nodes:,} combinations of levels")] if self.nodes else []),
             ("rows removed", f"at most {allowed:,} ({self.suppression:.1%})" if allowed else "none"),
             *_listed("note", self._repeated()),
-            *_listed("role missing", [f"{name}: {reason}" for name, reason in self.doubtful.items()]),
+            *_listed("role missing", [f"{name}: {_reason(proposal)}" for name, proposal in self.doubtful.items()]),
         ]
         return "\n".join(f"{word:<13} {text}" for word, text in lines)
 
@@ -149,8 +157,16 @@ class ReleasePlan:
         return lines
 
 
+def _reason(proposal: Proposal) -> str:
+    return f"{proposal.reason} That suggests: {proposal.role}."
+
+
 def _kept(names: Sequence[str]) -> str:
     return f"{', '.join(names)} (released as they are)" if names else "none"
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{', '.join(names):.500}"
 
 
 def _listed(word: str, lines: Sequence[str]) -> list[tuple[str, str]]:
@@ -200,6 +216,13 @@ def plan_release(
     stated = _stated(table, schema, quasi, sensitive, identifiers, plain)
     known = {role: [name for name in stated if stated[name] == role] for role in set(stated.values())}
     offered = dict(hierarchies or {})
+    if not known.get("quasi-identifier"):
+        proposals = _doubtful(table, table.column_names, stated)
+        likely = [name for name, proposal in proposals.items() if proposal.role == "quasi-identifier"]
+        raise BadInput(
+            "name the quasi-identifiers, the columns that others may know of a person: quasi=[…], --quasi A,B, or "
+            f"role: quasi-identifier in the schema.{f' By their names: {_some(likely)}.' if likely else ''}"
+        )
     if isinstance(require, str):
         require = parse_models(require, known.get("sensitive", ()), offered)
     requirement = Requirement.of(require)
@@ -233,7 +256,7 @@ def plan_release(
         hierarchies=chosen,
         proposed=tuple(name for name in chosen if name not in offered),
         suppression=suppression,
-        doubtful=_doubtful(table, roles, stated),
+        doubtful=_doubtful(table, roles.plain, stated),
         options=given,
     )
     _ = plan.coded  # a hierarchy that lacks a value is refused now
@@ -265,14 +288,10 @@ def _stated(
     return {**stated, **named}
 
 
-def _doubtful(table: pa.Table, roles: Roles, stated: Mapping[str, str]) -> dict[str, str]:
+def _doubtful(table: pa.Table, columns: Sequence[str], stated: Mapping[str, str]) -> dict[str, Proposal]:
     """Return the columns without a stated role whose name suggests that they need one."""
-    proposals = {name: role_of(name, kind_of(table.column(name))) for name in roles.plain if name not in stated}
-    return {
-        name: f"{proposal.reason} That suggests: {proposal.role}."
-        for name, proposal in proposals.items()
-        if proposal.role in _ASK
-    }
+    proposals = {name: role_of(name, kind_of(table.column(name))) for name in columns if name not in stated}
+    return {name: proposal for name, proposal in proposals.items() if proposal.role in _ASK}
 
 
 def _refuse_options(method: str, call: Callable[..., Any], given: Mapping[str, Any]) -> None:
