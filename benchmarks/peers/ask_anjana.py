@@ -14,10 +14,12 @@ import pandas as pd
 from anjana.anonymity import l_diversity, t_closeness
 from pycanon import anonymity
 
+ROUNDS = 3  # the quickest counts, as for Cloister
 QUASI = ["age", "education", "marital-status", "occupation", "sex", "native-country"]
 
 
 def hierarchy(folder: Path, name: str, values: np.ndarray) -> dict[int, np.ndarray]:
+    """The levels of each value, one entry for each value as in anjana's own examples: it searches them row by row."""
     rows = {line[0]: line[1:] for line in csv.reader((folder / f"{name}.csv").open(), delimiter=";")}
     levels = len(next(iter(rows.values())))
     return {0: values, **{level + 1: np.array([rows[str(v)][level] for v in values]) for level in range(levels)}}
@@ -26,15 +28,16 @@ def hierarchy(folder: Path, name: str, values: np.ndarray) -> dict[int, np.ndarr
 def main() -> None:
     table, folder, out = sys.argv[1:]
     data = pd.read_csv(table)
-    levels = {name: hierarchy(Path(folder), name, data[name].to_numpy()) for name in QUASI}
+    levels = {name: hierarchy(Path(folder), name, np.unique(data[name].to_numpy())) for name in QUASI}
     answer = {}
-    for name, call in (
-        ("k + l", lambda: l_diversity(data, [], QUASI, "salary-class", 5, 2, 5, levels)),
-        ("k + t", lambda: t_closeness(data, [], QUASI, "salary-class", 5, 0.2, 5, levels)),
-    ):
-        start = time.perf_counter()
-        released = call()  # once: a call takes a minute, which no warm cache changes
-        answer[name] = {"seconds": time.perf_counter() - start, "rows": len(released)}
+    for name, call, limit in (("k + l", l_diversity, 2), ("k + t", t_closeness, 0.2)):
+        seconds = []
+        for _ in range(ROUNDS):
+            rows, steps = data.copy(), {column: dict(each) for column, each in levels.items()}  # it changes both
+            start = time.perf_counter()
+            released = call(rows, [], QUASI, "salary-class", 5, limit, 5, steps)
+            seconds.append(time.perf_counter() - start)
+        answer[name] = {"seconds": min(seconds), "rows": len(released)}
     released.to_csv(out, index=False)
     start = time.perf_counter()
     answer["check"] = {
