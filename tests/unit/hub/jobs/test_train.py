@@ -211,6 +211,15 @@ def test_a_plan_says_what_theory_says(data):
     assert "  evaluation rho 0.02" in [line.replace("  ", " ", 0) for line in counted.lines]
 
 
+@pytest.mark.parametrize("name", [name for name, offer in OFFERS.items() if offer.predicts == "number"])
+def test_errors_of_coefficients_are_told_of_models_that_have_some(data, name):
+    planned = TRAIN.plan(data, asked(name, "rho 0.1"))
+    linear = name in ("LinearRegression", "Ridge")
+    assert bool(planned.errors) == linear
+    assert any("No theory says how accurate" in note for note in planned.notes) != linear
+    assert any("Errors of coefficients" in note for note in planned.notes) == linear
+
+
 def test_planned_errors_of_coefficients_are_about_the_noise_that_comes(data):
     """Twice the same fit: the coefficients differ by about what the plan said."""
     parameters = asked("LinearRegression", "rho 1")

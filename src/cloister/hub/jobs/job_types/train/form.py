@@ -29,6 +29,7 @@ class Offer:
         takes: columns that can be features: all, numbers, or those with a list of values.
         missing: True if it accepts missing numbers.
         by_row: True if the method protects one row, so that a unit with more rows pays for each (group privacy).
+        coefficients: True if the errors of its coefficients can be told beforehand.
         parts: the parameter for the number of clusters or components.
         layers: the sizes of hidden layers, for a network.
     """
@@ -39,6 +40,7 @@ class Offer:
     takes: Literal["all", "numbers", "values"] = "all"
     missing: bool = False
     by_row: bool = False
+    coefficients: bool = False
     parts: str = ""
     layers: tuple[int, ...] = ()
 
@@ -61,8 +63,8 @@ _OFFERED = (
     Offer("DecisionTreeClassifier", "one tree, for classes", "class", by_row=True),
     Offer("RandomForestClassifier", "many trees, for classes", "class", by_row=True),
     Offer("GradientBoostingClassifier", "one shape for each feature, for classes", "class", by_row=True),
-    Offer("LinearRegression", "least squares, with standard errors", "number"),
-    Offer("Ridge", "least squares with a penalty", "number"),
+    Offer("LinearRegression", "least squares, with standard errors", "number", coefficients=True),
+    Offer("Ridge", "least squares with a penalty", "number", coefficients=True),
     Offer("GradientBoostingRegressor", "one shape for each feature, for numbers", "number", by_row=True),
     Offer("NeuralNetworkClassifier", "a network with one hidden layer, for classes", "class", layers=(32,)),
     Offer("NeuralNetworkRegressor", "a network with one hidden layer, for numbers", "number", layers=(32,)),

@@ -176,7 +176,7 @@ def expected(data: Dataset, asked: TrainingRequest, laws: list[Any]) -> tuple[li
     if name in ("MixedNB", "CategoricalNB", "GaussianNB"):
         scale = 2**15 if name == "GaussianNB" else 1
         errors.append(("rows of a class", _plus_minus(laws[0].standard_error / (scale * relation.whole))))
-    elif asked.offer.predicts == "number" and rows:
+    elif asked.offer.coefficients and rows:
         errors += _coefficients(asked, laws, rows, relation.whole)
         notes.append(
             f"Errors of coefficients are those of the noise alone, if {rows:,.0f} rows spread evenly over their bounds."
@@ -202,10 +202,10 @@ def expected(data: Dataset, asked: TrainingRequest, laws: list[Any]) -> tuple[li
 def _unknown(request: TrainingRequest, rows: float | None) -> list[str]:
     """Return what no theory says beforehand."""
     name = request.offer.name
-    if request.offer.predicts == "class":
-        return [f"No theory says how accurate a {name} will be. An evaluation does, for a share of the spend."]
     if not request.offer.predicts:
         return [f"No theory says beforehand how far a {name} is off."]
+    if not request.offer.coefficients:
+        return [f"No theory says how accurate a {name} will be. An evaluation does, for a share of the spend."]
     return [] if rows else ["How far coefficients are off depends on the number of rows, which is not public here."]
 
 
