@@ -233,6 +233,36 @@ def test_a_spoiled_wallet_is_refused_and_not_begun_again(text: str, wallet: loca
         local.Wallet.open(wallet.path)
 
 
+CHANGES: dict[str, dict[str, Any]] = {
+    "no such bytes": {"report": "zz"},
+    "half a byte": {"report": "0"},
+    "a number": {"report": 1},
+    "no report": {"report": ""},
+    "too long": {"report": "00" * 9},
+    "none of the mechanism": {"report": "ff"},
+    "private in words": {"private": "no"},
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@every
+def test_a_kept_report_that_was_changed_is_not_sent(mechanism: Any, change: str, wallet: local.Wallet) -> None:
+    wallet.answer("q", mechanism, 2)
+    state = json.loads(wallet.path.read_text())
+    state["memos"]["q"][0].update(CHANGES[change])
+    wallet.path.write_text(json.dumps(state))
+    with pytest.raises(LedgerBroken):
+        wallet.answer("q", mechanism, 2)
+
+
+@pytest.mark.parametrize("memo", [{}, [], "x", None, {"report": "00", "private": True}])
+def test_a_wallet_that_keeps_something_else_is_refused(memo: Any, wallet: local.Wallet) -> None:
+    state = json.loads(wallet.path.read_text())
+    wallet.path.write_text(json.dumps({**state, "memos": {"q": [memo]}}))
+    with pytest.raises(LedgerBroken):
+        wallet.answer("q", MECHANISMS["direct"], 2)
+
+
 def test_a_lost_wallet_or_a_folder_that_cannot_be_written_makes_no_report(wallet: local.Wallet) -> None:
     wallet.path.unlink()
     with pytest.raises(StoreFailed):

@@ -18,9 +18,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from cloister.local.base.oracle import Oracle, Reports, epsilon, read_loss
 from cloister.local.mechanisms.memoised import Memoised
 from cloister.local.survey.envelope import check_question
@@ -139,7 +136,7 @@ class Wallet:
                 memo = {"mechanism": facts, "value": json_value, "report": encoded, "private": report.private}
                 memos.append(memo)
                 _write(self.path, state)
-        return _sent(mechanism, memo, drawn_from)
+        return _sent(self.path, mechanism, memo, drawn_from)
 
     def _charge(self, state: dict[str, Any], question: str, loss: Loss) -> None:
         """Write the charge to disk before anything is drawn."""
@@ -164,21 +161,17 @@ def _told(mechanism: Oracle, value: Any) -> Any:
     return rows[0].tolist()
 
 
-def _sent(mechanism: Oracle, memo: dict[str, Any], source: Source) -> Reports:
+def _sent(path: Path, mechanism: Oracle, memo: dict[str, Any], source: Source) -> Reports:
     """Return the report to send: the kept one, or a fresh perturbation of it."""
-    data = _row(mechanism, bytes.fromhex(memo["report"]))
+    permanent = mechanism.permanent if isinstance(mechanism, Memoised) else mechanism
+    kept, _ = permanent.decode([bytes.fromhex(memo["report"])])
+    if not len(kept):
+        raise _damaged(path)
     if not isinstance(mechanism, Memoised):
-        return Reports(mechanism, data, memo["private"])
+        return Reports(mechanism, kept.data, memo["private"])
     from cloister.local.mechanisms.memoised import again
 
-    return Reports(mechanism, again(mechanism, data, source), memo["private"] and source.private)
-
-
-def _row(mechanism: Oracle, wire: bytes) -> NDArray[Any]:
-    """Return the data of one report from its bytes; they are trusted, so nothing is refused."""
-    if mechanism.kind == "number":
-        return np.frombuffer(wire.ljust(8, b"\0"), dtype="<u8").astype(np.uint64)
-    return np.frombuffer(wire, dtype="<i4" if mechanism.kind == "vector" else np.uint8).reshape(1, -1)
+    return Reports(mechanism, again(mechanism, kept.data, source), memo["private"] and source.private)
 
 
 # The file.
@@ -194,7 +187,7 @@ def _read(path: Path) -> dict[str, Any]:
         if state["version"] != _VERSION or not isinstance(state["memos"], dict):
             raise ValueError
         if not isinstance(state["charges"], list) or not all(
-            isinstance(memos, list) for memos in state["memos"].values()
+            isinstance(memos, list) and all(map(_is_memo, memos)) for memos in state["memos"].values()
         ):
             raise ValueError
         if any(rational(charge["epsilon"]) <= 0 for charge in state["charges"]):
@@ -205,8 +198,20 @@ def _read(path: Path) -> dict[str, Any]:
         raise StoreFailed(f"{path} is gone. A wallet that is lost is spent: what was told stays told.") from None
     except (OSError, ValueError, TypeError, KeyError, RecursionError, CloisterError):
         # Starting again at zero would understate the loss already incurred.
-        raise LedgerBroken(f"{path} is no wallet of version {_VERSION}, or was changed. Restore it.") from None
+        raise _damaged(path) from None
     return dict(state)
+
+
+def _is_memo(memo: Any) -> bool:
+    """Return True if it has the fields of a kept report, or raise if that is no bytes."""
+    if not isinstance(memo, dict) or not {"mechanism", "value", "report"} <= set(memo):
+        return False
+    bytes.fromhex(memo["report"])
+    return isinstance(memo.get("private"), bool)
+
+
+def _damaged(path: Path) -> LedgerBroken:
+    return LedgerBroken(f"{path} is no wallet of version {_VERSION}, or was changed. Restore it.")
 
 
 def _write(path: Path, state: dict[str, Any]) -> None:
