@@ -235,7 +235,8 @@ def link_command(
 @attack.command("reconstruct")
 @click.argument("published", type=_FILE)
 @click.option("--most", type=click.IntRange(min=1), default=1_000, show_default=True, help="Tables to look for.")
-def reconstruct_command(published: Path, most: int) -> None:
+@click.option("--seconds", type=click.FloatRange(min=0), help="Time limit of the search.")
+def reconstruct_command(published: Path, most: int, seconds: float | None) -> None:
     """Find the tables that fit published counts, medians and means by group.
 
     PUBLISHED is a JSON file: {"attributes": {"sex": ["f", "m"]}, "ages": [0, 110], "statistics": [{"who": {},
@@ -243,7 +244,7 @@ def reconstruct_command(published: Path, most: int) -> None:
     """
     from cloister.attack.queries.reconstruction import read_published, reconstruct
 
-    found = reconstruct(*read_published(published.read_text(encoding="utf-8")), most=most)
+    found = reconstruct(*read_published(published.read_text(encoding="utf-8")), most=most, seconds=seconds)
     click.echo(found)
 
 

@@ -7,17 +7,17 @@ fill_in         suppressed cells, from the margins of their table
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 from math import ceil, floor, prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.privacy.errors import BadNumber, BadSchema
+from cloister.privacy.errors import BadNumber, BadSchema, MissingExtra
 from cloister.privacy.number import Number, rational
 
 __all__ = ["Person", "Published", "Reconstruction", "fill_in", "read_published", "reconstruct", "solve_totals"]
@@ -74,10 +74,10 @@ class Reconstruction:
 
     def __str__(self) -> str:
         many = f"{len(self.tables):,} tables fit" if len(self.tables) != 1 else "One table fits"
-        if not self.tables:
+        if not self.tables and self.complete:
             return "No table fits: the statistics contradict one another, as noisy ones do."
         if not self.complete:
-            return f"More than {len(self.tables):,} tables fit, so that nobody is known for certain."
+            return f"At least {len(self.tables):,} tables fit; the search was ended there."
         sure = self.certain()
         people = "".join(f"\n  {', '.join(map(str, person))}" for person in sure)
         return f"{many}. {len(sure)} of {len(self.tables[0])} people are in all of them{':' if sure else '.'}{people}"
@@ -116,123 +116,114 @@ def reconstruct(
     attributes: Mapping[str, Sequence[str]],
     ages: tuple[int, int] = (0, 125),
     most: int = 1_000,
+    *,
+    seconds: float | None = None,
 ) -> Reconstruction:
-    """Enumerate the tables that fit the published statistics.
-
-    People are placed in order of age, so the n-th placed member of a group has its n-th smallest age: a median is
-    checked as soon as its member is placed, and a sum that can no longer be reached ends the branch.
+    """Enumerate the tables that fit the published statistics, with a constraint solver (OR-tools, extra `solver`).
 
     Args:
         published: the statistics; one of them is about everybody (`who={}`).
         attributes: each with its values.
         ages: the youngest and oldest possible.
         most: stop after this many tables.
+        seconds: stop after so long; the result then says that it is not complete.
     """
     if not any(not statistic.who for statistic in published) or any(
         set(statistic.who) - set(attributes) for statistic in published
     ):
         raise BadSchema("publish something about everybody (who={}), and name only the attributes given.")
     kinds = list(product(*attributes.values()))
-    inside = [
-        [all(kind[list(attributes).index(name)] == value for name, value in statistic.who.items()) for kind in kinds]
-        for statistic in published
-    ]
     everybody = next(statistic for statistic in published if not statistic.who)
-    groups = [
-        _Group(statistic.count, statistic.totals(ages), statistic.median, fits)
-        for statistic, fits in zip(published, inside, strict=True)
-    ]
-    groups += _differences(groups)
-    tables: list[tuple[Person, ...]] = []
-    for table in _search(groups, kinds, everybody.count, ages):
-        if len(tables) == most:
-            return Reconstruction(tuple(tables), complete=False)
-        tables.append(table)
-    return Reconstruction(tuple(tables), complete=True)
+    block = _Block(everybody.count, len(kinds), ages)
+    for statistic in published:
+        fits = [
+            place
+            for place, kind in enumerate(kinds)
+            if all(kind[list(attributes).index(name)] == value for name, value in statistic.who.items())
+        ]
+        block.require(statistic, fits)
+    tables, complete = block.solutions(most, seconds)
+    return Reconstruction(
+        tuple(tuple((age, *kinds[kind]) for age, kind in table) for table in tables), complete=complete
+    )
 
 
-class _Group:
-    """People with common attributes, placed in order of age."""
+class _Block:
+    """People of unknown age and kind, in order of age and then kind, so that each table has one solution."""
 
-    def __init__(self, size: int, totals: tuple[int, int], median: Number | None, fits: list[bool]) -> None:
-        self.size, self.totals, self.fits = size, totals, fits
-        self.twice = None if median is None else int(2 * rational(median, "median"))  # ages are whole: 2·median is too
-        self.ages: list[int] = []
-        self.sum = 0
+    def __init__(self, people: int, kinds: int, ages: tuple[int, int]) -> None:
+        try:
+            from ortools.sat.python import cp_model
+        except ModuleNotFoundError:
+            raise MissingExtra("reconstruction needs a solver. Run pip install 'cloister[solver]'.") from None
+        self._cp, self._ages, self._model = cp_model, ages, cp_model.CpModel()
+        self._age = [self._model.new_int_var(*ages, f"age {i}") for i in range(people)]
+        self._is = [[self._model.new_bool_var(f"{i} is {kind}") for kind in range(kinds)] for i in range(people)]
+        order = []
+        for age, one_of in zip(self._age, self._is, strict=True):
+            self._model.add_exactly_one(one_of)
+            order.append(kinds * age + sum(kind * is_kind for kind, is_kind in enumerate(one_of)))
+        for before, after in pairwise(order):
+            self._model.add(before <= after)
 
-    def without(self, part: "_Group") -> "_Group":
-        """Return the group of all others, with the statistics that follow by subtraction."""
-        fits = [mine and not theirs for mine, theirs in zip(self.fits, part.fits, strict=True)]
-        totals = self.totals[0] - part.totals[1], self.totals[1] - part.totals[0]
-        return _Group(self.size - part.size, totals, None, fits)
-
-    def takes(self, age: int, oldest: int) -> bool:
-        """Return True if the next member can have this age."""
-        placed = len(self.ages)
-        if placed >= self.size:
-            return False
-        if self.twice is not None and placed == self.size // 2:  # the middle one, or the upper of the two in the middle
-            lower = self.ages[-1] if self.size % 2 == 0 else age
-            if age + lower != self.twice:
-                return False
-        return self.open(age, oldest, placed + 1, self.sum + age)
-
-    def open(self, age: int, oldest: int, held: int, total: int) -> bool:
-        """Return True if the sum can be reached: later members are between this age and the median, or above both."""
-        left = self.size - held
-        below, middle = 0, age
-        if self.twice is not None:
-            below, middle = max(0, (self.size + 1) // 2 - held), max(age, self.twice // 2)
-            if below and 2 * age > self.twice:
-                return False
-        least = total + below * age + (left - below) * middle
-        most = total + below * middle + (left - below) * oldest
-        return least <= self.totals[1] and most >= self.totals[0]
-
-    def add(self, age: int) -> None:
-        self.ages.append(age)
-        self.sum += age
-
-    def remove(self) -> None:
-        self.sum -= self.ages.pop()
-
-
-def _differences(groups: list[_Group]) -> list[_Group]:
-    """Return the groups that follow from the published ones by repeated subtraction."""
-    by_fits = {tuple(group.fits): group for group in groups}
-    fresh = True
-    while fresh:
-        pairs = [(a, b) for a in by_fits.values() for b in by_fits.values() if a is not b]
-        new = [a.without(b) for a, b in pairs if all(x or not y for x, y in zip(a.fits, b.fits, strict=True))]
-        fresh = any(tuple(difference.fits) not in by_fits for difference in new)
-        for difference in new:
-            by_fits.setdefault(tuple(difference.fits), difference)
-    return [group for group in by_fits.values() if group not in groups]
-
-
-def _search(groups: list[_Group], kinds: list[Any], people: int, ages: tuple[int, int]) -> Iterator[tuple[Person, ...]]:
-    placed: list[Person] = []
-    member = [[group for group in groups if group.fits[kind]] for kind in range(len(kinds))]
-
-    def place(youngest: int, first: int) -> Iterator[tuple[Person, ...]]:
-        if len(placed) == people:
-            if all(len(group.ages) == group.size for group in groups):
-                yield tuple(placed)
+    def require(self, statistic: Published, fits: Sequence[int]) -> None:
+        """Add the count, the sum of the ages and the median of the people of some kinds."""
+        inside = [sum(one_of[kind] for kind in fits) for one_of in self._is]
+        self._model.add(sum(inside) == statistic.count)
+        low, high = statistic.totals(self._ages)
+        self._model.add_linear_constraint(sum(self._counted(i, inside[i]) for i in range(len(inside))), low, high)
+        if statistic.median is None or not statistic.count:
             return
-        for age in range(youngest, ages[1] + 1):
-            if not all(group.open(age, ages[1], len(group.ages), group.sum) for group in groups):
-                return
-            for kind in range(first if age == youngest else 0, len(kinds)):
-                if all(group.takes(age, ages[1]) for group in member[kind]):
-                    for group in member[kind]:
-                        group.add(age)
-                    placed.append((age, *kinds[kind]))
-                    yield from place(age, kind)
-                    placed.pop()
-                    for group in member[kind]:
-                        group.remove()
+        # Ages are in order, so the n-th person inside has the n-th smallest age.
+        twice = 2 * rational(statistic.median, "median")
+        middle = (statistic.count - 1) // 2, statistic.count // 2
+        ages = [self._age_of_rank(inside, rank) for rank in dict.fromkeys(middle)]
+        self._model.add(
+            (ages[0] + ages[-1]) == int(twice) if twice.denominator == 1 else self._model.new_constant(0) == 1
+        )
 
-    yield from place(ages[0], 0)
+    def _counted(self, person: int, inside: Any) -> Any:
+        """Return a person's age if they are inside, else 0."""
+        counted = self._model.new_int_var(0, max(self._ages[1], 0), "")
+        taken = self._flag(inside == 1, inside == 0)
+        self._model.add(counted == self._age[person]).only_enforce_if(taken)
+        self._model.add(counted == 0).only_enforce_if(~taken)
+        return counted
+
+    def _age_of_rank(self, inside: Sequence[Any], rank: int) -> Any:
+        age = self._model.new_int_var(*self._ages, "")
+        for person, here in enumerate(inside):
+            before = sum(inside[:person])
+            is_it = self._flag(2 * before + here == 2 * rank + 1, 2 * before + here != 2 * rank + 1)
+            self._model.add(age == self._age[person]).only_enforce_if(is_it)
+        return age
+
+    def _flag(self, true: Any, false: Any) -> Any:
+        """Return a boolean that follows from others, so that it adds no solutions."""
+        flag = self._model.new_bool_var("")
+        self._model.add(true).only_enforce_if(flag)
+        self._model.add(false).only_enforce_if(~flag)
+        return flag
+
+    def solutions(self, most: int, seconds: float | None) -> tuple[list[list[tuple[int, int]]], bool]:
+        """Return the first solutions as pairs of age and kind, and True if there are no others."""
+        block, found = self, list[list[tuple[int, int]]]()
+
+        class Collect(self._cp.CpSolverSolutionCallback):  # type: ignore[name-defined, misc]
+            def on_solution_callback(self) -> None:
+                if len(found) == most:
+                    self.stop_search()
+                    return
+                kinds = [next(k for k, is_kind in enumerate(one_of) if self.value(is_kind)) for one_of in block._is]
+                found.append([(self.value(age), kind) for age, kind in zip(block._age, kinds, strict=True)])
+
+        solver = self._cp.CpSolver()
+        solver.parameters.enumerate_all_solutions = True
+        solver.parameters.num_workers = 1
+        if seconds is not None:
+            solver.parameters.max_time_in_seconds = seconds
+        status = solver.solve(self._model, Collect())
+        return found, status in (self._cp.OPTIMAL, self._cp.INFEASIBLE)
 
 
 def solve_totals(sets: Sequence[Sequence[int]], answers: Sequence[float], people: int) -> NDArray[np.float64]:
