@@ -317,7 +317,8 @@ def test_a_wallet_that_is_damaged_overdrawn_or_cannot_be_written_sends_nothing()
     _, held = steps_of("2", [asked(SMOKER, "1", 1)])
     state = json.loads(held)
     overdrawn = {**state, "charges": [{"question": "x", "epsilon": "2"}, {"question": "y", "epsilon": "1"}]}
-    memos = [None, {"smoker": 1}, {"smoker": [None]}, {"smoker": [{"facts": "", "report": "zz", "private": True}]}]
+    memos = [None, {"smoker": 1}, {"smoker": [None]}, {"smoker": [{"facts": "", "report": "zz", "private": True}]}, []]
+    memos += [{"smoker": [state["memos"]["smoker"][0] | {"report": report}]} for report in ("", "0000")]
     spoiled = [json.dumps({**state, "memos": one}) for one in memos]
     for wrong in ("", "{", "[]", "null", json.dumps({**state, "version": 2}), json.dumps(overdrawn), *spoiled):
         told, kept = steps_of("2", [asked(SMOKER, "1", 1)], held=wrong)

@@ -8,6 +8,7 @@ import { Refusal, check, epsilonOf, fraction, ratio } from "./exact.mjs";
 import { isSecret, systemSource } from "./random.mjs";
 
 const VERSION = 1;
+const DAMAGED = "the wallet is damaged or gone, so nothing is sent: what was told stays told.";
 const show = ({ n, d }) => (d === 1n ? `${n}` : `${n}/${d}`);
 const hex = (bytes) => Array.from(bytes, (one) => one.toString(16).padStart(2, "0")).join("");
 // Fields of its own only: whatever else runs on the page may have given every object more.
@@ -64,6 +65,7 @@ export class Wallet {
       this.#write(state);
     }
     const kept = unhex(memo.report);
+    check(kept.length === mechanism.width, DAMAGED);
     const again = own(mechanism, "again", null);
     if (again === null) return seal(id, mechanism, kept, source, memo.private);
     return seal(id, mechanism, again(kept, source), source, memo.private && isSecret(source));
@@ -80,12 +82,12 @@ export class Wallet {
   #read() {
     try {
       const state = JSON.parse(this.#storage.getItem(this.#name));
-      if (state.version !== VERSION || !Object.values(state.memos).every(areMemos)) throw new Refusal("");
+      if (state.version !== VERSION || Array.isArray(state.memos) || !Object.values(state.memos).every(areMemos)) throw new Refusal("");
       rest(state);
       return state;
     } catch {
       // Beginning again at zero would promise what was given away already.
-      throw new Refusal("the wallet is damaged or gone, so nothing is sent: what was told stays told.");
+      throw new Refusal(DAMAGED);
     }
   }
 
