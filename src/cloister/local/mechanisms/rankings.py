@@ -122,7 +122,7 @@ class PairOrder(Oracle):
         return np.asarray(self.pairs * reported * (1 - reported) / (people * (p - q) ** 2))
 
     def mse(self, people: int) -> float:
-        """Return an upper bound on the expected squared error of a Borda score: as if every pair were a tie."""
+        """Return the expected squared error of a Borda score, at most, for many people: as if every pair were a tie."""
         return (self.domain - 1) * float(self.variance(np.array([0.5]), people)[0])
 
     def estimate(  # type: ignore[override]  # scores and pairs, not shares of values
