@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from cloister.learn.deep.clipping import GRID, PrivateGradient
 from cloister.learn.deep.progress import Reporter
 from cloister.learn.deep.rows import Lots, Rows
+from cloister.privacy.accountant.banded import BandedNoise, BandedRelease
 from cloister.privacy.accountant.planned import NoiseSteps, PlannedRelease
 
 __all__ = ["Descent", "TrainState", "descend"]
@@ -66,7 +67,7 @@ class Descent:
 
     gradient: PrivateGradient
     optimizer: Any
-    release: PlannedRelease
+    release: PlannedRelease | BandedRelease
     rate: Fraction
     steps: int
     counted: bool
@@ -82,7 +83,7 @@ def descend(
     descent: Descent,
     rows: Lots,
     state: TrainState,
-    noise: NoiseSteps,
+    noise: NoiseSteps | BandedNoise,
     reporter: Reporter,
     keep: Callable[[TrainState], None] = lambda _state: None,
 ) -> TrainState:
@@ -140,7 +141,7 @@ def _updater(optimizer: Any, averaging: float) -> Any:
     return jax.jit(update)
 
 
-def _keys(noise: NoiseSteps) -> Iterator[Any]:
+def _keys(noise: NoiseSteps | BandedNoise) -> Iterator[Any]:
     """Yield keys for augmentation: public rules need no secret, but every step needs fresh ones."""
     while True:
         yield jax.random.wrap_key_data(jax.numpy.asarray(np.frombuffer(noise.source.bytes(8), dtype=np.uint32)))

@@ -22,9 +22,9 @@ from cloister.learn.base.containers import as_array, is_frame, read_column
 from cloister.learn.base.inputs import is_dataset, read_table
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import ROW, Unit
-from cloister.privacy.noise import Source, bernoulli
+from cloister.privacy.noise import Source, bernoulli, uniform
 
-__all__ = ["ArrayLots", "Lots", "Rows", "read_rows"]
+__all__ = ["ArrayLots", "Lots", "PassLots", "Rows", "read_rows"]
 
 Rows = tuple[NDArray[Any], ...]
 
@@ -97,6 +97,50 @@ class ArrayLots:
         if self.groups is None:
             return tuple(array[chosen] for array in self.arrays)
         return padded_units(self.arrays, [self.groups[place] for place in chosen], self.most)
+
+
+@dataclass(frozen=True, slots=True)
+class PassLots:
+    """Rows in memory in passes: every unit enters one lot of each pass, always the same.
+
+    Attributes:
+        rows: the rows.
+        parts: the number of lots of a pass.
+        order: for each row its lot, from 0; of a unit with several rows the first one's. Drawn at random if None.
+    """
+
+    rows: ArrayLots
+    parts: int
+    order: NDArray[np.int64] | None = None
+
+    @property
+    def row(self) -> tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]:
+        """The shape and type of each part of one row."""
+        return self.rows.row
+
+    @property
+    def unit(self) -> Unit:
+        """The unit that is clipped."""
+        return self.rows.unit
+
+    @property
+    def grouped(self) -> bool:
+        """Return True if an example is a unit with several rows."""
+        return self.rows.grouped
+
+    def count(self) -> int:
+        """Return the number of units."""
+        return self.rows.count()
+
+    def lots(self, rate: Fraction, steps: int, source: Source) -> Iterator[Rows]:
+        """Yield this many lots; the rate is that of a lot in a pass."""
+        if self.order is None:
+            places = uniform(self.parts, (self.count(),), source)
+        else:  # a unit's lot follows from its own rows, and no value is refused
+            first = self.order if self.rows.groups is None else self.order[[group[0] for group in self.rows.groups]]
+            places = np.clip(first, 0, self.parts - 1)
+        for step in range(steps):
+            yield self.rows.take(np.flatnonzero(places == step % self.parts))
 
 
 def padded_units(arrays: Rows, groups: Sequence[NDArray[np.int64]], most: int) -> Rows:

@@ -26,7 +26,8 @@ from cloister.learn.deep.checkpoint import CheckpointWriter
 from cloister.learn.deep.clipping import GRID, Clipping, PrivateGradient
 from cloister.learn.deep.dpsgd import Descent, TrainState, descend
 from cloister.learn.deep.progress import Progress, Reporter
-from cloister.learn.deep.rows import Lots, read_rows
+from cloister.learn.deep.rows import ArrayLots, Lots, PassLots, read_rows
+from cloister.privacy.accountant.banded import BandedRelease, band_weights, total_sensitivity
 from cloister.privacy.accountant.events import DiscreteGaussianStep
 from cloister.privacy.accountant.planned import NoiseSteps, PlannedRelease, Steps, lower_price, price, solve
 from cloister.privacy.errors import BadInput, BadNumber
@@ -92,6 +93,8 @@ def train(
     micro: int = 32,
     units: Any = None,
     max_rows: int | None = None,
+    bands: int | None = None,
+    order: Any = None,
     ledger: Ledger | str | PathLike[str] | Payer | None = None,
     account: Account | Payer | None = None,
     random_state: Any = None,
@@ -117,6 +120,10 @@ def train(
         averaging: the decay of an exponential moving average of the parameters, such as 0.99.
         units, max_rows: an identifier for each row and how many rows of one count, if the unit is a person. A unit is
             sampled with all of its rows, and their summed gradient is clipped as one.
+        bands: correlated noise over this many steps, from 2 to 16, for arrays without sampling: each unit enters one
+            lot of every pass, and noise of later steps takes back that of earlier ones (accountant/banded.py). Needs
+            rate=1/n with lot or rows, and whole epochs.
+        order: with bands, for each row its lot within a pass, from 0: rows that come in order. Drawn at random if None.
         ledger, account: what pays; a dataset pays for itself. See `PrivateEstimator`.
         random_state: a seed, for teaching and tests; the result is then marked not private.
         progress: True for a bar, or a function that gets a `Progress`.
@@ -132,10 +139,16 @@ def train(
     """
     source = read_rows(data, units=units, max_rows=max_rows, **columns)
     gradient = PrivateGradient(loss, clip, clipping, augment, copies, micro, grouped=source.grouped)
+    if bands is not None:
+        source = _in_passes(source, order, rate, lot, rows)
+    elif order is not None:
+        raise BadInput("order belongs to correlated noise. Give bands=8 with it.")
     descent, divisor = plan_descent(
         gradient, params, source, spend=spend, rate=rate, lot=lot, rows=rows, epochs=epochs, steps=steps,
-        optimizer=optimizer, averaging=averaging,
+        optimizer=optimizer, averaging=averaging, bands=bands,
     )  # fmt: skip
+    if bands is not None and checkpoint is not None:
+        raise BadInput("correlated noise needs earlier exact sums, which no checkpoint may hold. Leave checkpoint out.")
     if checkpoint is not None and not (isinstance(checkpoint, str | PathLike) and Path(checkpoint).parent.is_dir()):
         raise BadInput("checkpoint is the path of a file, in a folder that exists.")
     file = None if checkpoint is None else Path(checkpoint)
@@ -157,6 +170,7 @@ def plan_descent(
     steps: int | None = None,
     optimizer: Any = None,
     averaging: float = 0.0,
+    bands: int | None = None,
 ) -> tuple[Descent, float]:
     """Check all public facts of a run, and find its noise. No row is read and nothing is charged.
 
@@ -174,6 +188,10 @@ def plan_descent(
         raise BadInput("optimizer is one of optax: optax.sgd(0.1, momentum=0.9).")
     also = () if divisor else _count_step(spend)
     size = gradient.coordinates(params)
+    if bands is not None:
+        banded = _banded(spend, bands, gradient, size, sampled, count)
+        gradient = gradient.checked(params, source.row, source.unit.max_rows)
+        return Descent(gradient, optimizer, banded, sampled, count, False, averaging), divisor
     step = solve(
         spend, steps=count, rate=sampled, coordinates=size, sensitivity=gradient.sensitivity, also=also
     )  # fmt: skip
@@ -185,6 +203,39 @@ def plan_descent(
     )
     release = PlannedRelease((*also, (step, count)), spend, facts)
     return Descent(gradient, optimizer, release, sampled, count, not divisor, averaging), divisor
+
+
+def _banded(spend: Loss, bands: int, gradient: PrivateGradient, size: int, rate: Fraction, count: int) -> BandedRelease:
+    """Return sums with correlated noise: a unit enters one lot of each pass."""
+    weights = band_weights(bands)
+    if bands > rate.denominator or count % rate.denominator:
+        raise BadInput("correlated noise needs whole passes, of at least as many lots as there are bands.")
+    if gradient.clipping == "adaptive":
+        raise BadInput("correlated noise cancels between sums of one clipping norm. Use another clipping.")
+    whole = total_sensitivity(gradient.sensitivity, weights, count // rate.denominator)
+    step = solve(spend, steps=1, rate=1, coordinates=size * count, sensitivity=whole)
+    facts = (
+        ("optimizer steps", str(count)),
+        ("clipping", f"{gradient.clipping}, norm {gradient.clip}"),
+        (spend.measure, _bounds(((step, 1),), spend)),
+    )
+    return BandedRelease(PlannedRelease(((step, 1),), spend, facts), weights, count)
+
+
+def _in_passes(source: Lots, order: Any, rate: Number | None, lot: Any, rows: Any) -> PassLots:
+    """Return rows in passes of 1/rate lots."""
+    sampled, divisor = _read_rate(rate, lot, rows)
+    if not isinstance(source, ArrayLots) or sampled.numerator != 1 or not divisor:
+        raise BadInput(
+            "correlated noise is for arrays, in passes of a stated number of lots: rate='1/20' with lot=100, about how "
+            "many rows a lot has, if that is public."
+        )
+    if order is None:
+        return PassLots(source, sampled.denominator)
+    places = np.asarray(order)
+    if places.dtype.kind not in "iu" or places.shape != (len(source.arrays[0]),):
+        raise BadInput("order has one whole number for each row: its lot within a pass, from 0.")
+    return PassLots(source, sampled.denominator, places.astype(np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +410,7 @@ def _count_step(spend: Loss) -> Steps:
     return ((DiscreteGaussianStep(int(sigma * GRID) + 1, GRID, 1), 1),)
 
 
-def _spent(release: PlannedRelease, step: int) -> str:
+def _spent(release: PlannedRelease | BandedRelease, step: int) -> str:
     """Return the loss of the first steps, in words."""
     first, left = [], step
     for line, times in release.steps:

@@ -12,7 +12,7 @@ import pytest
 
 from cloister import epsilon, rho
 from cloister.learn.deep import Progress, train
-from cloister.learn.deep.rows import read_rows
+from cloister.learn.deep.rows import PassLots, read_rows
 from cloister.privacy.errors import BadInput, BadLoss, BadNumber, CloisterError, LookFailed, OverBudget, WrongMeasure
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.noise import SeededSource
@@ -69,6 +69,9 @@ def test_a_model_is_trained_and_paid_for_once(tmp_path):
         {"units": np.arange(N) // 3, "max_rows": 3},
         {"augment": lambda key, x, y: (x + 0.01 * jax.random.normal(key, x.shape), y), "copies": 2},
         {"micro": 7},
+        {"bands": 8, "lot": 100},
+        {"bands": 8, "lot": 100, "order": np.arange(N) % 30, "spend": rho("0.1")},
+        {"bands": 4, "lot": 33, "units": np.arange(N) // 3, "max_rows": 3},
     ],
     ids=lambda changed: ", ".join(changed),
 )
@@ -115,6 +118,20 @@ def test_lots_are_poisson_samples():
     times = np.bincount(np.concatenate(drawn).astype(int), minlength=1000)
     assert 0.8 < times.var() / 36 < 1.2  # each row independently
     assert all(len(np.unique(rows)) == len(rows) for rows in drawn)
+
+
+def test_in_passes_each_row_enters_one_lot_of_every_pass():
+    rows = read_rows((np.arange(N, dtype=np.int32),))
+    lots = [lot[0] for lot in PassLots(rows, 20).lots(Fraction(1, 20), 60, SeededSource(5))]
+    passes = [np.sort(np.concatenate(lots[start : start + 20])) for start in (0, 20, 40)]
+    assert all(np.array_equal(one, np.arange(N)) for one in passes)
+    assert all(np.array_equal(lots[step], lots[step + 20]) for step in range(40))
+    sizes = np.array([len(lot) for lot in lots[:20]])
+    assert abs(sizes - N / 20).max() < 6.2 * (N / 20) ** 0.5
+    ordered = PassLots(rows, 20, np.arange(N, dtype=np.int64) // 10)  # rows beyond the last lot stay in it
+    found = [lot[0] for lot in ordered.lots(Fraction(1, 20), 20, SeededSource(5))]
+    assert found[0].tolist() == list(range(10))
+    assert len(found[19]) == N - 190
 
 
 def test_a_table_with_fewer_rows_than_a_lot_trains_on_what_there_is(tmp_path):
@@ -203,6 +220,15 @@ def test_an_account_pays_and_a_second_run_beyond_it_is_refused(tmp_path):
         ({"progress": "yes"}, BadInput, "progress is True for a bar"),
         ({"account": "rows"}, BadInput, "account is one of a ledger"),
         ({"checkpoint": "/nowhere/at/all"}, BadInput, "folder that exists"),
+        ({"bands": 8}, BadInput, "passes of a stated number of lots"),
+        ({"bands": 1, "lot": 100}, BadNumber, "bands is a whole number"),
+        ({"bands": 8, "lot": 100, "rate": "2/31"}, BadInput, "passes of a stated number"),
+        ({"bands": 8, "lot": 100, "steps": 61}, BadInput, "whole passes"),
+        ({"bands": 8, "lot": 100, "rate": "1/4"}, BadInput, "at least as many lots"),
+        ({"bands": 8, "lot": 100, "clipping": "adaptive"}, BadInput, "one clipping norm"),
+        ({"bands": 8, "lot": 100, "checkpoint": "run.npz"}, BadInput, "Leave checkpoint out"),
+        ({"bands": 8, "lot": 100, "order": np.arange(5)}, BadInput, "one whole number for each row"),
+        ({"order": np.arange(N)}, BadInput, "belongs to correlated noise"),
         ({"data": (X, Y[:5])}, BadInput, "all of one length"),
         ({"data": (np.array(["a"]),)}, BadInput, "arrays of numbers"),
         ({"data": "nowhere.npz"}, BadInput, "no npz file"),
