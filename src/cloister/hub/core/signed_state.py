@@ -215,8 +215,9 @@ def require_unpaused(hub: "Hub", dataset: Dataset) -> None:
         )
     if hub.ledger.noted(_pauses(dataset.name)) % 2:
         raise NotNow(
-            f"the owner has paused {dataset.name}, and the hub's database was changed so that it seems open. Nothing "
-            "was spent. Nothing runs on it until its owner pauses it and opens it again."
+            f"the owner has paused {dataset.name}, or pauses it at this moment. If its page still says that it is "
+            "open, the hub's database was changed so that it seems open. Nothing was spent. Nothing runs on it until "
+            "its owner pauses it and opens it again."
         )
 
 
