@@ -4,6 +4,9 @@ A command is a file `NAME.py` here that holds a click command or group called `N
 loaded when called, so that `cloister --version` loads no other package.
 """
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
@@ -13,7 +16,23 @@ import click
 from cloister.privacy.errors import CloisterError
 from cloister.version import __version__
 
-__all__ = ["main"]
+__all__ = ["main", "progress_bar"]
+
+
+@contextmanager
+def progress_bar(label: str) -> Iterator[Callable[[float, str], None]]:
+    """Yield a progress bar called with a share and a sentence; no output without a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda _share, _sentence: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    with Progress(
+        BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"), console=Console(stderr=True)
+    ) as bars:
+        task = bars.add_task(label, total=1.0)
+        yield lambda share, sentence: bars.update(task, completed=share, description=sentence)
 
 
 class Commands(click.Group):

@@ -3,14 +3,14 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from cloister.anonymize.planning.request import METHODS, parse_models, parse_share, parse_weights
+from cloister.cli import progress_bar
 
 __all__ = ["anonymize"]
 
@@ -101,22 +101,6 @@ def _request_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _with(command, options)
 
 
-@contextmanager
-def _bar(label: str) -> Iterator[Callable[[float, str], None]]:
-    """Yield a progress bar called with a share and a sentence; no output without a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _share, _sentence: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    with Progress(
-        BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"), console=Console(stderr=True)
-    ) as bars:
-        task = bars.add_task(label, total=1.0)
-        yield lambda share, sentence: bars.update(task, completed=share, description=sentence)
-
-
 @click.group()
 def anonymize() -> None:
     """Release rows that satisfy anonymity models. None of it is differentially private."""
@@ -132,7 +116,7 @@ def plan_command(**request: Any) -> None:
     """
     from cloister.anonymize.planning.console import planned
 
-    with _bar("reading"):
+    with progress_bar("reading"):
         plan = planned(**request)
     click.echo(plan)
     if plan.doubtful:
@@ -177,16 +161,16 @@ def run(
     if report is not None:
         _new(report, force)
         _check_charts()
-    with _bar("reading"):
+    with progress_bar("reading"):
         plan = planned(**request)
-    with _bar("searching") as tell:
+    with progress_bar("searching") as tell:
         release = plan.run(progress=tell)
-    with _bar("verifying"):
+    with progress_bar("verifying"):
         release.to_csv(target) if target.suffix.lower() == ".csv" else release.to_parquet(target)
     click.echo(str(release).partition("\nNext: ")[0])
     click.echo(f"verified and wrote {target}, and {target.name}{SIDE} beside it")
     if report is not None:
-        with _bar("attacking"):
+        with progress_bar("attacking"):
             risks = release_risks(plan, release, earlier=earlier, harmful=harmful)
             originals = plan.rows if with_originals else None
             page = release_page(release, title=target.name, risks=risks, originals=originals)
@@ -262,7 +246,7 @@ def check_command(
 
     released = Released(source, quasi, sensitive, hierarchies)
     models = released.claimed if require is None else parse_models(require, released.sensitive)
-    with _bar("checking"):
+    with progress_bar("checking"):
         checked = released.values(models, table, population, parse_order(order, released.sensitive))
     problems = [problem for model in models for problem in failures(checked, model)]
     if as_json:
@@ -330,7 +314,7 @@ def risk_command(
         _check_charts()
     released = Released(source, quasi, sensitive, hierarchies)
     typed = [*released.quasi, *released.sensitive]
-    with _bar("attacking"):
+    with progress_bar("attacking"):
         rows = read_rows(source, table=table, typed=released.sensitive)
         before, ladders = released.earlier(earlier)
         report = risk(
@@ -396,13 +380,13 @@ def rules(
             raise click.UsageError("--out is for baskets with hidden rules: name one, --hide 'beer -> crisps'.")
         _checked(out, force, "")
     form: dict[str, Any] = {} if basket is None and item is None else {"basket": basket, "item": item}
-    with _bar("mining"):
+    with progress_bar("mining"):
         rows: Any = read_rows(source, table=table) if form else source
         mined = association_rules(rows, support, confidence, **form)
     click.echo(rules_text(mined, support, confidence))
     if not secret:
         return
-    with _bar("hiding"):
+    with progress_bar("hiding"):
         hidden = hide_rules(rows, secret, min_support=support, min_confidence=confidence, method=method, margin=margin,
                             **form)  # fmt: skip
     click.echo(f"{hidden.label}\n{hidden.report}")

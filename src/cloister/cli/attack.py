@@ -1,13 +1,13 @@
 """`cloister attack`: attack models, released tables and published statistics; audit mechanisms and the audit itself."""
 
 import json
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
+
+from cloister.cli import progress_bar
 
 __all__ = ["attack"]
 
@@ -44,22 +44,6 @@ def _input(_ctx: click.Context, _param: click.Parameter, text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         raise click.BadParameter("write the input as JSON, such as 3, [1, 0, 2] or '\"yes\"'.") from None
-
-
-@contextmanager
-def _bar(label: str) -> Iterator[Callable[[float, str], None]]:
-    """Yield a progress bar called with a share and a sentence; no output without a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _share, _sentence: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    with Progress(
-        BarColumn(), TimeElapsedColumn(), TextColumn("{task.description}"), console=Console(stderr=True)
-    ) as bars:
-        task = bars.add_task(label, total=1.0)
-        yield lambda share, sentence: bars.update(task, completed=share, description=sentence)
 
 
 def _model_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -136,7 +120,7 @@ def membership_command(
     from cloister.privacy.loss import Loss
 
     chosen = methods or (("labels",) if labels_only else ("loss", "quantile"))
-    with _bar("asking the model") as progress:
+    with progress_bar("asking the model") as progress:
         findings = membership_suite(
             _model(model, key),
             members=labelled_rows(members, label),
@@ -179,7 +163,7 @@ def steal_command(
     from cloister.attack.files import read_table, rows_as_array
     from cloister.attack.models.stealing import steal
 
-    with _bar("asking the model") as progress:
+    with progress_bar("asking the model") as progress:
         finding = steal(
             _model(model, key),
             test=rows_as_array(read_table(test)),

@@ -3,8 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from tempfile import mkdtemp
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cloister.cli import progress_bar
 from cloister.cli.query import data_options, need_schema, open_dataset, read_loss
 from cloister.privacy.errors import BadInput, CloisterError
 from cloister.privacy.filter import budget_share
@@ -39,22 +39,6 @@ def _words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> li
 def _read(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return a click callback that parses an option with a function; None if not given."""
     return lambda _ctx, _param, text: None if text in (None, ()) else parse(text)
-
-
-@contextmanager
-def _bar(label: str) -> Iterator[Callable[[float, str], None]]:
-    """Yield a progress bar called with a share and a word; no output without a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _share, _word: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    with Progress(
-        TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True)
-    ) as bars:
-        task = bars.add_task(label, total=1.0)
-        yield lambda share, word: bars.update(task, completed=share, description=word)
 
 
 @click.group()
@@ -136,7 +120,7 @@ def make(
             _show_plan(planned, scoring)
         else:
             console.check_paid(dataset, [making] if scoring is None else [making, scoring])
-            with _bar(f"synthesising by {method}") as tell:
+            with progress_bar(f"synthesising by {method}") as tell:
                 synthetic = method_of(method)(dataset, spend=making, rows=rows, progress=tell, **public, **options)
             side = _written(synthetic, path)
             click.echo(f"{synthetic}\nwrote {path}, and {side.name} beside it: hand both on")
@@ -185,7 +169,7 @@ def _score_to(side: Path, dataset: "Dataset", synthetic: "SyntheticTable", **opt
     from cloister.synth.scoring.publishable import publishable_score
 
     try:
-        with _bar("scoring"):
+        with progress_bar("scoring"):
             result = publishable_score(dataset, synthetic, **options)
     except CloisterError as error:
         raise click.ClickException(f"the table is there, and its score is not: {error}") from error
@@ -247,7 +231,7 @@ def score(
         source and console.real_rows(source, asked["schema"], asked["table"]) for source in (real, holdout)
     )
     table: Any = read_table(synthetic) if side_path(synthetic).exists() else synthetic
-    with _bar("scoring") as tell:
+    with progress_bar("scoring") as tell:
         result = scored(rows, table, holdout=held_out, progress=tell, **asked)
     verdict = judge(result)
     click.echo(verdict if gate else result)

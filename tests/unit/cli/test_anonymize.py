@@ -11,8 +11,7 @@ import yaml
 from click.testing import CliRunner, Result
 from pyarrow import csv, parquet
 
-from cloister.cli import main
-from cloister.cli.anonymize import _bar
+from cloister.cli import main, progress_bar
 
 ROLES = ("--quasi", "age,zip", "--quasi", "sex", "--sensitive", "disease", "--identifier", "name")
 ROWS = 400
@@ -284,11 +283,11 @@ def test_a_rule_that_cannot_be_read_is_refused(words: tuple[str, ...], sentence:
 
 
 def test_progress_is_drawn_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    with _bar("searching") as tell:
+    with progress_bar("searching") as tell:
         tell(0.5, "half")
     terminal = io.StringIO()
     terminal.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr("sys.stderr", terminal)
-    with _bar("searching") as tell:
+    with progress_bar("searching") as tell:
         tell(0.5, "loss 0.1")
     assert "loss 0.1" in terminal.getvalue()

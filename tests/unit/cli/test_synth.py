@@ -12,8 +12,7 @@ import yaml
 from click.testing import CliRunner, Result
 from pyarrow import csv, parquet
 
-from cloister.cli import main
-from cloister.cli.synth import _bar
+from cloister.cli import main, progress_bar
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.data.schema import Schema
 from cloister.hub.jobs.external_tables.check import read_given
@@ -407,6 +406,6 @@ def test_a_terminal_sees_how_far_it_is_and_a_file_does_not(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", screen)
-    with _bar("synthesising") as tell:
+    with progress_bar("synthesising") as tell:
         tell(0.5, "3 marginals")
     assert ("3 marginals" in screen.getvalue()) == seen
