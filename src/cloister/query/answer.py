@@ -13,6 +13,8 @@ from cloister.privacy.release import Release
 
 __all__ = ["Answer"]
 
+_MOST_ROWS = np.nextafter(2.0**63, 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Answer(Release):
@@ -64,14 +66,14 @@ class Answer(Release):
         """Return non-negative integer counts and ordered values for display. Post-processing; it costs nothing.
 
         Rounding and truncation at zero bias small numbers upwards: compute with the raw answer. Limits are truncated at
-        zero too and stay valid, since a count is never negative.
+        zero and below 2^63 too and stay valid, since a count is never negative nor larger.
         """
         table = self.value
         for name in self.whole:
             low, high = f"{name}_low", f"{name}_high"
             for column, to_whole in ((name, np.round), (low, np.floor), (high, np.ceil)):
                 if column in table.column_names:
-                    numbers = to_whole(np.maximum(table.column(column).to_numpy(zero_copy_only=False), 0))
+                    numbers = to_whole(np.clip(table.column(column).to_numpy(zero_copy_only=False), 0, _MOST_ROWS))
                     table = table.set_column(
                         table.column_names.index(column), column, pa.array(numbers.astype(np.int64))
                     )

@@ -207,7 +207,8 @@ class Plan:
 
     def statements(self) -> list[str]:
         """Return the SQL that the engine will run."""
-        return list(dict.fromkeys(measurement.shown(self.dialect) for measurement in self.new))
+        each = {id(measurement.sums): measurement for measurement in self.new}  # many sums share one statement
+        return list(dict.fromkeys(measurement.shown(self.dialect) for measurement in each.values()))
 
     def __str__(self) -> str:
         from cloister.query.explain import explain

@@ -1,6 +1,7 @@
 """Opening, planning, asking, asking again."""
 
 import pickle
+import time
 from dataclasses import replace
 
 import duckdb
@@ -305,6 +306,27 @@ def test_tidy_counts_are_whole_and_never_negative(visits):
         low <= n <= high
         for low, n, high in zip(tidy.column("n_low"), tidy.column("n"), tidy.column("n_high"), strict=True)
     )
+
+
+def test_tidy_limits_beyond_64_bits_still_hold_every_count(tmp_path):
+    facts = {
+        "unit": {"name": "p", "max_rows": 10**9},
+        "tables": {"t": {"unit": "id", "columns": {"x": {"type": "real"}}}},
+    }
+    with cl.open(pa.table({"id": [1, 2], "x": [1.0, 2.0]}), schema=facts, budget=cl.rho(1), ledger=tmp_path) as data:
+        plan = data.plan("SELECT COUNT(*) AS n FROM t", spend=cl.rho("1e-24"))
+        (row,) = data.run(plan, source=SeededSource("limits")).tidy().rows()
+    assert row["n_low"] <= 2 <= row["n_high"]
+    assert row["n_low"] <= row["n"] <= row["n_high"]
+
+
+def test_a_statement_that_many_sums_share_is_written_once(tmp_path):
+    facts = {"unit": "row", "tables": {"t": {"columns": {"x": {"type": "integer", "bounds": [0, 9]}}}}}
+    with cl.open(pa.table({"x": [1, 2]}), schema=facts, budget=cl.rho(1), ledger=tmp_path) as data:
+        plan = data.plan(f"SELECT {', '.join(f'SUM(x + {i})' for i in range(200))} FROM t", spend=cl.rho("0.1"))
+        started = time.process_time()
+        assert len(plan.statements()) == 1
+        assert time.process_time() - started < 3  # 200 times: a minute
 
 
 def test_arithmetic_over_answers_has_limits_too(visits):
