@@ -215,3 +215,12 @@ def test_no_number_makes_an_estimator_warn_or_stop(name, tmp_path):
             if hasattr(model, method):
                 given = np.tile(rows, 2) if (name, method) == ("OneHotEncoder", "inverse_transform") else rows
                 assert len(getattr(model, method)(given)) == len(rows)
+
+
+def test_a_scaler_that_is_fitted_again_without_a_spend_names_no_release(tmp_path):
+    rows = np.random.default_rng(0).random((60, 2))
+    scaler = learn.StandardScaler(cl.rho(1), bounds=(0, 1), ledger=tmp_path).fit(rows)
+    assert scaler.loss_ == cl.rho(1)
+    scaler.set_params(spend=None).fit(rows)
+    assert not hasattr(scaler, "release_")
+    assert not hasattr(scaler, "loss_")

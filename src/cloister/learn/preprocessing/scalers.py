@@ -158,6 +158,8 @@ class StandardScaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator): 
 
     def _free(self, box: Box | None) -> tuple[Floats, Floats]:
         assert box is not None
+        for name in ("loss_", "release_"):  # of an earlier fit with a spend
+            self.__dict__.pop(name, None)
         return (box.low + box.high) / 2, (box.high - box.low) ** 2 / 12
 
     def _steps(
