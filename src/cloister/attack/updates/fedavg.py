@@ -31,6 +31,7 @@ from cloister.attack.updates.inversion import (
     InvertedImages,
     assigned_images,
     image_finding,
+    public_images,
     read_bounds,
     read_labels,
     total_variation,
@@ -51,7 +52,6 @@ __all__ = ["LocalTraining", "TrainingUpdate", "invert_training", "training_leak"
 
 Floats = NDArray[np.float64]
 Invariant = Literal["mean", "extremes"]
-_PUBLIC = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -145,6 +145,7 @@ def invert_training(
     *,
     labels: ArrayLike | None = None,
     classes: int = 10,
+    public: ArrayLike | None = None,
     distance: Distance = "cosine",
     invariant: Invariant = "mean",
     same: float = 1.0,
@@ -164,6 +165,7 @@ def invert_training(
         shape: of one image.
         labels: of the records, in any order, if the attacker knows them; else they are read off the update.
         classes: the number of classes, for labels that are not given.
+        public: images like the records, with which labels are read more surely; noise unless given.
         distance: "l2", "cosine" or "layers".
         invariant: the function of an epoch's records that ignores their order: their "mean", or their "extremes" (the
             largest and the smallest value of each pixel).
@@ -184,7 +186,7 @@ def invert_training(
             raise BadNumber(f"{what} is a number of at least 0, got {value!r:.40}.")
     low, high = read_bounds(bounds)
     draw = np.random.default_rng(seed)
-    known = read_labels(update, labels, classes, draw.uniform(low, high, (_PUBLIC, *shape)))
+    known = read_labels(update, labels, classes, public_images(public, shape, (low, high), draw))
     seen = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=jnp.float32), update.values)
     basis = input_span(update) if span else None  # every step of the first layer is spanned by the same records
     if basis is not None and len(basis) != math.prod(shape):
@@ -221,7 +223,7 @@ def training_leak(
     *,
     shape: tuple[int, ...],
     threshold: float = 20.0,
-    prior: ArrayLike | None = None,
+    public: ArrayLike | None = None,
     labels_known: bool = False,
     bounds: tuple[float, float] = (0.0, 1.0),
     **search: Any,
@@ -235,7 +237,7 @@ def training_leak(
         victims: the clients, whose first array of rows are images and whose second are labels.
         shape: of an image.
         threshold: decibels from which an image counts as recovered.
-        prior: the image that an attacker would guess without the update; grey unless given.
+        public: images like the records that an attacker has, as for `image_leak`.
         labels_known: True if the attacker knows the labels.
         bounds: the smallest and the largest value of a pixel.
         search: further arguments of `invert_training`.
@@ -247,13 +249,13 @@ def training_leak(
         if labels_known:
             more = () if victim.others is None else victim.others[1][: update.records - len(images)]
             labels = np.concatenate((victim.rows[1], more)).astype(np.intp)
-        found = invert_training(update, shape, labels=labels, bounds=bounds, **search)
+        found = invert_training(update, shape, labels=labels, public=public, bounds=bounds, **search)
         truths.append(images)
         guesses.append(assigned_images(found.images, images))
         distances.append(float(found.distance.min()))
     return image_finding(
         "inversion of federated averaging", updates[0], np.concatenate(guesses), np.concatenate(truths),
-        threshold=threshold, prior=prior, bounds=bounds,
+        threshold=threshold, public=public, bounds=bounds,
         figures={"distance of the best start": float(np.mean(distances))},
     )  # fmt: skip
 

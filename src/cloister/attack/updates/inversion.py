@@ -81,6 +81,7 @@ def invert(
     *,
     labels: ArrayLike | None = None,
     classes: int = 10,
+    public: ArrayLike | None = None,
     distance: Distance = "l2",
     smooth: float = 1e-4,
     span: float = 10.0,
@@ -98,6 +99,7 @@ def invert(
         shape: of one image: (height, width) or (height, width, channels).
         labels: of the records, in any order, if the attacker knows them; else they are read off the update.
         classes: the number of classes, for labels that are not given.
+        public: images like the records, with which labels are read more surely; noise unless given.
         distance: "l2", "cosine" or "layers".
         smooth: weight of the total variation; 0 for none.
         span: weight of the distance of images from the space spanned by the first layer's gradient, if that is dense
@@ -116,7 +118,7 @@ def invert(
         if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
             raise BadNumber(f"{name} is a number of at least 0, got {value!r:.40}.")
     draw = np.random.default_rng(seed)
-    known = read_labels(update, labels, classes, draw.uniform(low, high, (_PUBLIC, *shape)))
+    known = read_labels(update, labels, classes, public_images(public, shape, (low, high), draw))
     seen = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=jnp.float32), update.values)
     basis = input_span(update) if span else None
     if basis is not None and len(basis) != math.prod(shape):
@@ -146,7 +148,7 @@ def image_leak(
     *,
     shape: tuple[int, ...],
     threshold: float = 20.0,
-    prior: ArrayLike | None = None,
+    public: ArrayLike | None = None,
     labels_known: bool = False,
     bounds: tuple[float, float] = (0.0, 1.0),
     **search: Any,
@@ -158,7 +160,8 @@ def image_leak(
         victims: the clients, whose first array of rows are images and whose second are labels.
         shape: of an image.
         threshold: decibels from which an image counts as recovered; at 20 digits are easily read.
-        prior: the image that an attacker would guess without the update, such as a public mean; grey unless given.
+        public: images like the records that an attacker has: their mean is the best guess without the update, and
+            labels are read more surely with them. Grey and noise unless given.
         labels_known: True if the attacker knows the labels.
         bounds: the smallest and the largest value of a pixel.
         search: further arguments of `invert`.
@@ -168,7 +171,7 @@ def image_leak(
     for update, victim in zip(updates, victims, strict=True):
         images = victim.rows[0].reshape(-1, *shape).astype(np.float64)
         known = _labels_of(victim, update.records) if labels_known else None
-        found = invert(update, shape, labels=known, bounds=bounds, **search)
+        found = invert(update, shape, labels=known, public=public, bounds=bounds, **search)
         truths.append(images)
         guesses.append(assigned_images(found.images, images))
         distances.append(float(found.distance.min()))
@@ -180,7 +183,7 @@ def image_leak(
         figures["share of labels recovered"] = right / labels_seen
     return image_finding(
         "gradient inversion of images", updates[0], np.concatenate(guesses), np.concatenate(truths),
-        threshold=threshold, prior=prior, bounds=bounds, figures=figures,
+        threshold=threshold, public=public, bounds=bounds, figures=figures,
     )  # fmt: skip
 
 
@@ -191,14 +194,16 @@ def image_finding(
     truth: Floats,
     *,
     threshold: float,
-    prior: ArrayLike | None,
+    public: ArrayLike | None,
     bounds: tuple[float, float],
     figures: dict[str, float],
 ) -> Finding:
     """Return a finding on recovered images beside the best guess without the update."""
     low, high = read_bounds(bounds)
-    blind = np.full(truth.shape[1:], (low + high) / 2) if prior is None else np.asarray(prior, dtype=np.float64)
-    blind = np.broadcast_to(blind.reshape(truth.shape[1:]), truth.shape)
+    middle = np.full(truth.shape[1:], (low + high) / 2)
+    if public is not None:
+        middle = np.asarray(public, dtype=np.float64).reshape(-1, *truth.shape[1:]).mean(axis=0)
+    blind = np.broadcast_to(middle, truth.shape)
     found, without = psnr(guesses, truth, span=high - low), psnr(blind, truth, span=high - low)
     right = int((found >= threshold).sum())
     return Finding(
@@ -228,6 +233,18 @@ def read_bounds(bounds: Any) -> tuple[float, float]:
     if not isinstance(bounds, tuple | list) or len(bounds) != 2 or not float(bounds[0]) < float(bounds[1]):
         raise BadBounds(f"bounds are the smallest and the largest value of a pixel, got {bounds!r:.60}.")
     return float(bounds[0]), float(bounds[1])
+
+
+def public_images(
+    public: ArrayLike | None, shape: tuple[int, ...], bounds: tuple[float, float], draw: np.random.Generator
+) -> Floats:
+    """Return some public images, or noise between the bounds."""
+    if public is None:
+        return draw.uniform(*bounds, (_PUBLIC, *shape))
+    images = np.asarray(public, dtype=np.float64)
+    if not images.size or images.size % math.prod(shape):
+        raise BadInput(f"public is an array of images of the shape {shape}.")
+    return images.reshape(-1, *shape)[:_PUBLIC]
 
 
 def read_labels(update: Update, labels: ArrayLike | None, classes: int, public: Floats) -> NDArray[np.int32]:

@@ -141,6 +141,7 @@ def invert_table(
     *,
     labels: ArrayLike | None = None,
     classes: int = 2,
+    public: ArrayLike | None = None,
     distance: Distance = "cosine",
     span: float = 30.0,
     starts: int = 30,
@@ -157,6 +158,7 @@ def invert_table(
         columns: of the table, in order; they are public.
         labels: of the records, in any order, if the attacker knows them; else they are read off the update.
         classes: the number of classes.
+        public: a table like the records, with which labels are read more surely; random rows unless given.
         distance: "l2", "cosine" or "layers".
         span: weight of the distance from the space that the first layer's gradient spans; 0 for none.
         starts: random starts that vote on each cell.
@@ -171,8 +173,10 @@ def invert_table(
     if isinstance(keep, bool) or not isinstance(keep, int | float) or not 0 < keep <= 1:
         raise BadNumber(f"keep is a share of the starts, above 0 and at most 1, got {keep!r:.40}.")
     draw, width = np.random.default_rng(seed), sum(column.width for column in columns)
-    public = _soft(jnp.asarray(draw.normal(0, 3, (_PUBLIC, width)), dtype=jnp.float32), columns)
-    known = read_labels(update, labels, classes, np.asarray(public))
+    like = _soft(jnp.asarray(draw.normal(0, 3, (_PUBLIC, width)), dtype=jnp.float32), columns)
+    if public is not None:
+        like = encode(np.asarray(public)[:_PUBLIC], columns)
+    known = read_labels(update, labels, classes, np.asarray(like, dtype=np.float64))
     seen = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype=jnp.float32), update.values)
     basis = input_span(update) if span else None
     if basis is not None and len(basis) != width:
@@ -209,8 +213,8 @@ def table_leak(
         victims: the clients, whose first array of rows are inputs from `encode` and whose second are labels.
         columns: of the table.
         within: a number counts as right within this share of its range.
-        public: a table that an attacker knows without the update, whose most frequent values are the best guess;
-            uniform unless given.
+        public: a table that an attacker knows without the update: its rows and its most frequent values are guesses
+            without it, and labels are read more surely. Uniform unless given.
         labels_known: True if the attacker knows the labels.
         search: further arguments of `invert_table`.
     """
@@ -218,7 +222,7 @@ def table_leak(
     for update, victim in zip(updates, victims, strict=True):
         truth = decode(victim.rows[0], columns)
         labels = None if not labels_known else _labels_of(victim, update.records)
-        guess = invert_table(update, columns, labels=labels, **search)
+        guess = invert_table(update, columns, labels=labels, public=public, **search)
         order = best_order(_apart(victim.rows[0], encode(guess.cells, columns), columns))
         right.append(_right(guess.cells[order], truth, columns, within))
         entropy.append(guess.entropy[order])
