@@ -89,6 +89,7 @@ class RiskOrder:
         job_id: the job of the output.
         others: the jobs of the files to compare it with, newest first.
         left: the jobs of older files, which are too many.
+        own: the jobs of the owner's own files that others look at: they must not learn whether there is one.
         basis: what the lines follow from: the version of the tables, and all files.
         lines: the lines, if they were computed on this basis before.
     """
@@ -98,6 +99,7 @@ class RiskOrder:
     job_id: int
     others: tuple[int, ...]
     left: tuple[int, ...]
+    own: tuple[int, ...]
     basis: list[Any]
     lines: tuple[Line, ...] | None
 
@@ -135,24 +137,28 @@ def risk_order(hub: "Hub", session: Session, person: Person, request: Request) -
     if request.state != "open" and output.released is None:
         return None
     facts = facts_of(hub, dataset, output)
-    others = _others(session, output)
-    if facts["failure"] or not others:
+    others, own = _others(session, output, person)
+    if facts["failure"] or not (others or own):
         return None
     try:
         version = newest(hub, session, dataset)
     except CloisterError:  # the page says that the tables have changed
         return None
-    basis = [version.id, version.signature, [list(row) for row in others]]
+    basis = [version.id, version.signature, [list(row) for row in others], own]
     known = facts.get(_TOGETHER, {})
     lines = tuple(known["lines"]) if known.get("basis") == basis else None
     numbers = tuple(int(row[0]) for row in others)
-    return RiskOrder(person.id, dataset, output.job_id, numbers[:MOST_FILES], numbers[MOST_FILES:], basis, lines)
+    compared, left = numbers[:MOST_FILES], numbers[MOST_FILES:]
+    return RiskOrder(person.id, dataset, output.job_id, compared, left, tuple(own), basis, lines)
 
 
-def _others(session: Session, output: Output) -> list[tuple[int, str]]:
-    """Return the other files of a dataset that are here, with their digests: held ones first, then the newest."""
+def _others(session: Session, output: Output, owner: Person) -> tuple[list[tuple[int, str]], list[int]]:
+    """Return the other files of a dataset that are here, newest first, with their digests; and the owner's held ones.
+
+    Privacy: a comparison with a held file says whether it could be made, which its requester must not learn.
+    """
     wanted = (
-        sa.select(Output.job_id, Output.digest)
+        sa.select(Output.job_id, Output.digest, Output.released, Job.person_id)
         .join(Job, Job.id == Output.job_id)
         .where(
             Output.dataset_id == output.dataset_id,
@@ -161,7 +167,13 @@ def _others(session: Session, output: Output) -> list[tuple[int, str]]:
             sa.or_(Output.released.is_not(None), Job.state == queue.CHECKING),
         )
     )
-    return [(row.job_id, row.digest) for row in session.execute(wanted.order_by(Output.job_id.desc()))]
+    others, own = [], []
+    for row in session.execute(wanted.order_by(Output.job_id.desc())):
+        if row.released is None and row.person_id == owner.id:
+            own.append(row.job_id)
+        else:
+            others.append((row.job_id, row.digest))
+    return others, own
 
 
 # The comparison, in a child process
@@ -172,10 +184,10 @@ def _compared(settings: Settings, order: RiskOrder) -> tuple[list[Line], bool]:
     lines: list[Line] = []
     planned: list[tuple[list[int], str]] = []
     problem, busy = "", False
+    arguments = (settings, order.job_id, list(order.others))
     try:
-        for step in steps_bounded(
-            settings, _compare, settings, order.job_id, list(order.others), seconds=SECONDS, caller=order.owner
-        ):
+        steps = steps_bounded(settings, _compare, *arguments, seconds=SECONDS, caller=order.owner)
+        for step in steps if order.others else ():
             if "planned" in step:
                 planned = [(list(jobs), str(column)) for jobs, column in step["planned"]]
             else:
@@ -190,6 +202,10 @@ def _compared(settings: Settings, order: RiskOrder) -> tuple[list[Line], bool]:
     if order.left:
         lines.append(
             {"jobs": list(order.left), "column": "", "problem": f"not compared: {MOST_FILES} files at most are"}
+        )
+    if order.own:
+        lines.append(
+            {"jobs": list(order.own), "column": "", "problem": "not compared: you asked for it, and others look"}
         )
     return lines, busy
 

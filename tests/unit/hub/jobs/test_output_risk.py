@@ -134,3 +134,35 @@ def test_contradictions_between_files_are_told_to_the_owner():
     line = output_risk._line(file, [file], "stay_days", pa.table({"age": [1], "ward": ["x"]}))
     assert (line["at_risk"], line["contradictions"]) == (0, 1)
     assert "no value is possible" in line["notes"][0]
+
+
+def test_an_owner_learns_nothing_of_their_own_file_from_the_page_of_anothers(hospital_hub):
+    """Whether it could be made depends on the rows, and others look at it first."""
+    named = "reviewers: [reviewer@hospital.example, ben@university.example]"
+    staff = f"roles:\n  staff:\n    who: {{organisations: [Hospital]}}\n    {MAY.replace('profile', 'anonymise')}"
+    hospital_hub.publish(
+        change=[
+            ("reviewers: [reviewer@hospital.example]", named),
+            (MAY, MAY.replace("profile", "profile, anonymise")),
+            ("roles:", staff),
+            ("roles:", BLOCK),
+        ]
+    )
+    _, request = checking(hospital_hub)
+    impossible = {"models": "k=100000, l=2 (stay_days)", "quasi": "ward"}
+    seen = []
+    for form in (impossible, {"quasi": "ward"}):
+        mine, asked = checking(hospital_hub, "owner", **form)
+        made = hospital_hub.rows(sa.select(Output.facts).where(Output.job_id == mine))
+        assert made
+        (line,) = added(hospital_hub, request)
+        assert line["jobs"] == [mine]
+        seen.append({**line, "jobs": []})
+        with hospital_hub.hub.database.reading() as session:
+            look = output_check.look(hospital_hub.hub, session, hospital_hub.ben, session.get_one(Request, asked))
+        assert bool(look.failure) == (form is impossible)
+        vote(hospital_hub, asked, "ben", agreed=False)
+    assert seen[0] == seen[1]
+    _, asked = checking(hospital_hub, "owner", quasi="ward")
+    vote(hospital_hub, asked, "ben", "reviewer")
+    assert "people" in added(hospital_hub, request)[0]
