@@ -1,4 +1,4 @@
-"""`cloister attack`: attack models, released tables and published statistics; audit mechanisms and the audit itself."""
+"""`cloister attack`: attack models, gradients, released tables and statistics; audit mechanisms, and the audit."""
 
 import json
 from collections.abc import Callable
@@ -176,6 +176,133 @@ def steal_command(
             progress=progress,
         )
     _finish([finding], html, json_file, title=model)
+
+
+@attack.command("inversion")
+@_model_options
+@click.option("--victims", required=True, type=_FILE, metavar="FILE",
+              help="Rows to compare with; the attacker does not see them.")  # fmt: skip
+@click.option("--label", required=True, metavar="COLUMN", help="Column that it predicts.")
+@click.option("--box", nargs=2, type=float, required=True, metavar="LEAST LARGEST", help="Limits of all features.")
+@click.option("--method", type=click.Choice(("hill climbing", "gradient")), default="hill climbing", show_default=True,
+              help="Search by answers, or by gradients of a JAX function.")  # fmt: skip
+@click.option("--seed", type=int, help="Repeat a run.")
+@_report_options
+def inversion_command(
+    model: str,
+    key: str | None,
+    classes: str | None,
+    victims: Path,
+    label: str,
+    box: tuple[float, float],
+    method: str,
+    seed: int | None,
+    html: Path | None,
+    json_file: Path | None,
+) -> None:
+    """Search for the inputs that a model takes for its classes. MODEL is as for `membership`."""
+    from cloister.attack.files import labelled_rows
+    from cloister.attack.models.inversion import inversion
+
+    with progress_bar("climbing") as progress:
+        finding = inversion(
+            _model(model, key),
+            victims=labelled_rows(victims, label),
+            box=box,
+            method=method,
+            classes=_classes(classes),
+            random_state=seed,
+            progress=progress,
+        )
+    _finish([finding], html, json_file, title=model)
+
+
+@attack.command("gradients")
+@click.argument("victims", metavar="MODULE:NAME")
+@click.option("--rows", "kind", type=click.Choice(("records", "images", "table")), default="records", show_default=True,
+              help="What is searched: one record in closed form, images, or rows of a table.")  # fmt: skip
+@click.option("--shape", metavar="H,W", help="Shape of an image.")
+@click.option("--columns", metavar="MODULE:NAME", help="Columns of a table: categories and numbers.")
+@click.option("--clip", type=click.FloatRange(min=0, min_open=True), help="Norm to which a client's update is clipped.")
+@click.option("--spend", metavar="LOSS", help="Loss of one clipped update, which fixes the noise: 'rho 0.5'.")
+@click.option("--clients", type=click.IntRange(min=2), help="Clients of a secure sum.")
+@click.option("--lot", type=click.IntRange(min=2), help="Records of a larger lot.")
+@_report_options
+def gradients_command(
+    victims: str,
+    kind: str,
+    shape: str | None,
+    columns: str | None,
+    clip: float | None,
+    spend: str | None,
+    clients: int | None,
+    lot: int | None,
+    html: Path | None,
+    json_file: Path | None,
+) -> None:
+    """Search for the rows behind a gradient, without a defence and with each that an option names.
+
+    MODULE:NAME is a `GradientStep` of `cloister.attack.updates` (loss, parameters, rows), or a list of them.
+    """
+    from functools import partial
+
+    from cloister.attack import updates
+    from cloister.attack.files import imported
+    from cloister.privacy.loss import Loss
+
+    if (kind == "images") != (shape is not None) or (kind == "table") != (columns is not None):
+        raise click.UsageError("--rows images needs --shape H,W, and --rows table needs --columns MODULE:NAME.")
+    if spend is not None and clip is None:
+        raise click.UsageError("noise needs a bound on the update: give --clip too.")
+    defences = [] if clip is None else [updates.Defence.clipping(clip)]
+    defences += [] if spend is None or clip is None else [updates.Defence.noise(clip, Loss.parse(spend))]
+    defences += [] if clients is None else [updates.Defence.secure_sum(clients)]
+    defences += [] if lot is None else [updates.Defence.larger_lot(lot)]
+    search: Any = updates.record_leak
+    if shape is not None:
+        search = partial(updates.image_leak, shape=tuple(int(size) for size in shape.split(",")))
+    elif columns is not None:
+        search = partial(updates.table_leak, columns=imported(columns))
+    with progress_bar("searching") as progress:
+        findings = updates.compare_defences(imported(victims), search, defences, progress=progress)
+    _finish(findings, html, json_file, title=victims)
+
+
+@attack.command("poison")
+@click.argument("fit", metavar="MODULE:NAME")
+@click.option("--train", required=True, type=_FILE, metavar="FILE", help="Clean training rows.")
+@click.option("--test", required=True, type=_FILE, metavar="FILE", help="Clean rows to measure on.")
+@click.option("--label", required=True, metavar="COLUMN", help="Column that is predicted.")
+@click.option("--share", type=click.FloatRange(0, 1, min_open=True), default=0.1, show_default=True,
+              help="Share of the training rows whose label is false.")  # fmt: skip
+@click.option("--repeats", type=click.IntRange(min=2), default=5, show_default=True, help="Poisoned models.")
+@_report_options
+def poison_command(
+    fit: str,
+    train: Path,
+    test: Path,
+    label: str,
+    share: float,
+    repeats: int,
+    html: Path | None,
+    json_file: Path | None,
+) -> None:
+    """Train with and without false labels, and measure the damage on clean rows.
+
+    MODULE:NAME is an estimator, or a function of rows and labels that returns a model.
+    """
+    from cloister.attack.files import imported, labelled_rows
+    from cloister.attack.models.poisoning import poison_training
+    from cloister.attack.models.shadows import as_fit
+    from cloister.attack.models.target import Target
+
+    fitted = as_fit(imported(fit), Target.of(lambda rows: rows))
+    with progress_bar("training") as progress:
+        finding = poison_training(
+            fitted, *labelled_rows(train, label), *labelled_rows(test, label), share=share, repeats=repeats,
+            progress=progress,
+        )  # fmt: skip
+    _finish([finding], html, json_file, title=fit)
 
 
 @attack.command("link")

@@ -205,3 +205,49 @@ def test_what_is_no_publication_is_refused(run, files, text):
     found = run("reconstruct", "wrong.json")
     assert found.exit_code == 1
     assert "CLO-" in found.output
+
+
+def test_classes_of_a_model_are_inverted(run, files):
+    words = ("--victims", "members.csv", "--label", "ill", "--box", "-3", "3", "--seed", "1")
+    found = run("inversion", "models_of_others:linear", *words)
+    assert found.exit_code == 0, found.output
+    assert "inversion" in found.output
+
+
+def test_false_labels_are_counted_in_errors(run, files):
+    words = ("--train", "members.csv", "--test", "others.parquet", "--label", "ill", "--share", "0.4", "--repeats", "2")
+    found = run("poison", "models_of_others:linear", *words)
+    assert found.exit_code == 0, found.output
+    assert "against" in found.output
+
+
+CLIENT = """
+import numpy as np
+from cloister.attack.updates import GradientStep, dense_network
+network = dense_network([4, 3])
+client = GradientStep(network.loss, network.params, (np.array([[0.2, 0.7, 0.1, 0.4]]), np.array([1])))
+"""
+
+
+def test_a_record_is_read_off_a_gradient_and_not_through_noise(run, files):
+    (files / "clients.py").write_text(CLIENT, encoding="utf-8")
+    found = run("gradients", "clients:client", "--clip", "1", "--spend", "rho 0.01", "--html", "page.html")
+    assert found.exit_code == 0, found.output
+    assert found.output.count("closed form") >= 3 or found.output.count("against") >= 3
+    assert "100.0%" in found.output
+    assert "0.0%" in found.output
+    assert (files / "page.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("clients:client", "--rows", "images"), "--shape"),
+        (("clients:client", "--rows", "table"), "--columns"),
+        (("clients:client", "--spend", "rho 1"), "--clip"),
+    ],
+)
+def test_options_of_gradients_go_together(run, files, words, sentence):
+    found = run("gradients", *words)
+    assert found.exit_code == 2
+    assert sentence in " ".join(found.output.split())
