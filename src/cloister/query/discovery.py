@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 MOST_CELLS = 20_000_000  # that one query can answer
+_LARGEST_INTEGER, _LARGEST_POWER = 2**63 - 1, 2.0**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +316,9 @@ def find_bounds(column: str, spend: Loss, catalog: Catalog, payers: Payers, sour
         source=source,
     )
     bounds = found_range(counts.value, mechanism)
+    if term.type == "integer":  # powers of two beyond 64 bits would widen the column's type
+        low, high = min(bounds.low, _LARGEST_POWER), max(bounds.high, -_LARGEST_POWER)
+        bounds = Bounds(max(low, -_LARGEST_INTEGER), min(high, _LARGEST_INTEGER))
     if counts.private:
         catalog.keep_column(table, name, replace(term, low=bounds.low, high=bounds.high, clipped=False, decimals=None))
     return replace(counts, value=(bounds.low, bounds.high), standard_error=None, _margin=None)

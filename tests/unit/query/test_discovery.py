@@ -235,3 +235,18 @@ def test_groups_that_one_reader_paid_for_are_not_told_to_another_by_a_plan(trips
     assert two.account.spent.amount == 0
     assert trips.asked_by(two).plan(BY_CITY, spend=SPEND).finds
     trips.asked_by(one).run(plan)
+
+
+@pytest.mark.parametrize("ends", [(2**63 - 1,), (-(2**63),), (-(2**63), 2**63 - 1, 7)])
+def test_bounds_that_are_found_for_integers_have_64_bits(ends, tmp_path):
+    table = pa.table({"person": list(range(900)), "city": ["Ulm"] * 900, "year": (ends * 900)[:900], "km": [1] * 900})
+    with open_dataset(table, schema=SCHEMA, budget=rho(1000), ledger=tmp_path) as trips:
+        low, high = trips.find_bounds("year", spend=rho(1)).value
+        assert -(2**63) < low < high < 2**63
+        sql = "SELECT MEDIAN(year) AS m, MAX(year) AS h, AVG(year) AS a FROM trips"
+        (row,) = trips.sql(sql, spend=rho(100), confidence="0.9999999").rows()
+    middle = sorted((ends * 900)[:900])[449]
+    assert row["m_low"] <= middle + 1
+    assert row["m_high"] >= middle - 1
+    assert row["h_low"] <= max(ends) <= row["h_high"]
+    assert row["a_low"] <= sum((ends * 900)[:900]) / 900 <= row["a_high"]
