@@ -218,7 +218,10 @@ def membership_suite(
         confidence, so divide 1 - confidence by the number of methods to trust the largest.
     """
     if methods is None:
-        methods = ("labels",) if access == "labels only" else METHODS
+        target = Target.of(model, classes=classes, labels_only=access == "labels only")
+        methods = ("labels",) if target.access == "labels only" else METHODS
+        if target.answers_numbers:
+            methods = tuple(name for name in methods if name != "labels")
         if shadow_data is not None:
             methods = tuple(name for name in methods if name != "lira")
     unknown = [name for name in methods if name not in METHODS] if not isinstance(methods, str) else [methods]

@@ -146,7 +146,9 @@ def perturb(rows: Any, draw: np.random.Generator, size: float, *, like: Any = No
         changed = rows.copy()
         for place, name in enumerate(rows.columns):
             column = _moved(rows.iloc[:, [place]].to_numpy(), usual.iloc[:, [place]].to_numpy(), draw, size)[:, 0]
-            changed[name] = pd.Series(column, index=changed.index)
+            series = pd.Series(column, index=changed.index)
+            few = column.dtype.kind != "f"  # values of other rows, which have the column's own type
+            changed[name] = series.astype(rows.dtypes.iloc[place]) if few else series
         return changed
     if hasattr(rows, "tocsr"):
         rows, usual = np.asarray(rows.todense()), np.asarray(usual.todense())
@@ -251,7 +253,9 @@ class Marginals:
         if like is not None and hasattr(like, "iloc"):
             import pandas as pd
 
-            return pd.DataFrame(dict(zip(like.columns, drawn, strict=True)))
+            frame = pd.DataFrame(dict(zip(like.columns, drawn, strict=True)))
+            plain = [name for name, smooth in zip(like.columns, self.smooth, strict=True) if not smooth]
+            return frame.astype({name: like.dtypes[name] for name in plain})
         table = np.column_stack(drawn)
         if like is not None and not hasattr(like, "tocsr"):
             return table.reshape(n, *like.shape[1:])

@@ -26,13 +26,14 @@ from cloister.attack.models import remedies
 from cloister.attack.models.rows import check_whole, generator, join, perturb, read_box, read_pair, read_rows
 from cloister.attack.models.shadows import Progress, as_fit
 from cloister.attack.models.target import LEAST_SCORE, Target, rows_of
-from cloister.privacy.errors import BadInput, MissingExtra
+from cloister.privacy.errors import BadInput, CloisterError, MissingExtra
 
 __all__ = ["LinearCopy", "copy_by_learning", "copy_linear", "steal", "watermark"]
 
 METHODS = ("auto", "equations", "learning")
 _MOST = 23.0  # log odds beyond which a probability has lost its digits: such rows are asked again nearer to the middle
 _CLOSE = 1e-6  # largest error in log odds of a copy that counts as exact
+_HELD_OUT = 200  # answers from which on a tenth is held out to stop the attacker's network early
 _EXTRA = 8  # answers beyond those of the equations, which test whether the target is linear
 
 
@@ -127,7 +128,7 @@ def copy_linear(
         if target.answers_numbers:
             gap = np.abs(given - truth).max() / max(1.0, float(np.abs(truth).max()))
         else:
-            gap = np.abs(np.clip(given, -_MOST, _MOST) - np.clip(truth, -_MOST, _MOST)).max()
+            gap = np.abs(np.clip(given, -_MOST, _MOST) - np.clip(truth, -_MOST, _MOST)).max(initial=0.0)
         error = max(error, float(gap))
     return LinearCopy(coef, intercept, target.classes, error, used)
 
@@ -209,7 +210,7 @@ class _SoftCopy:
         logs = np.log(np.maximum(chance, 1e-6))
         odds = logs - logs.mean(axis=1, keepdims=True)
         self.classes_ = classes
-        self._network = _trained(_network(seed, numbers=True), rows.reshape(len(rows), -1), odds)
+        self._network = _trained(_network(seed, odds, numbers=True), rows.reshape(len(rows), -1), odds)
 
     def predict(self, rows: Any) -> NDArray[Any]:
         """Return the class of each row."""
@@ -222,8 +223,7 @@ def _fitter(fit: Any, rows: Any, *, numbers: bool, seed: np.random.Generator) ->
         return as_fit(fit, Target.of(lambda asked: asked))
     if hasattr(rows, "iloc"):
         raise BadInput("the attacker's own model of a frame is given: fit=, an estimator that takes such rows.")
-    network = _network(int(seed.integers(1 << 31)), numbers=numbers)
-    return lambda asked, labels: _trained(network, asked, labels)
+    return lambda asked, labels: _trained(_network(int(seed.integers(1 << 31)), labels, numbers=numbers), asked, labels)
 
 
 def _trained(network: Any, rows: Any, goal: Any) -> Any:
@@ -232,17 +232,25 @@ def _trained(network: Any, rows: Any, goal: Any) -> Any:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return network.fit(rows, goal)
+        try:
+            return network.fit(rows, goal)
+        except (TypeError, ValueError) as error:
+            raise BadInput(
+                f"the attacker's network takes finite numbers, and cannot learn these rows ({type(error).__name__}). "
+                "Pass fit=, an estimator that takes such rows."
+            ) from error
 
 
-def _network(seed: int, *, numbers: bool) -> Any:
+def _network(seed: int, goal: NDArray[Any], *, numbers: bool) -> Any:
+    """Return the attacker's own network. With few answers none is held out to stop early."""
     try:
         from sklearn.neural_network import MLPClassifier, MLPRegressor
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
     except ModuleNotFoundError:
         raise MissingExtra("the attacker's own model needs scikit-learn: pip install 'cloister[learn]'.") from None
-    settings = {"hidden_layer_sizes": (64, 32), "max_iter": 200, "early_stopping": True, "n_iter_no_change": 15}
+    held_out = len(goal) >= _HELD_OUT and (numbers or np.unique(goal, return_counts=True)[1].min() >= 2)
+    settings = {"hidden_layer_sizes": (64, 32), "max_iter": 200, "early_stopping": held_out, "n_iter_no_change": 15}
     kind = MLPRegressor if numbers else MLPClassifier
     return make_pipeline(StandardScaler(with_mean=False), kind(**settings, random_state=seed))
 
@@ -414,7 +422,14 @@ def _agreement(copy: Any, rows: Any, truth: NDArray[Any], numbers: bool) -> NDAr
     table = rows
     if isinstance(copy, LinearCopy) and hasattr(rows, "tocsr"):
         table = np.asarray(rows.todense())
-    found = copy.predict(table) if hasattr(copy, "predict") else Target.of(copy).labels(table)
+    try:
+        found = copy.predict(table) if hasattr(copy, "predict") else Target.of(copy).labels(table)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, CloisterError):
+            raise
+        raise BadInput(
+            f"the copy cannot answer the rows of test ({type(error).__name__}). Pass fit=, an estimator that takes them."
+        ) from error
     return _agrees(np.asarray(found), truth, numbers=numbers)
 
 

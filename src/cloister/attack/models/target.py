@@ -119,6 +119,8 @@ class Target:
 
     def probabilities(self, rows: Any) -> Floats:
         """Return the probability of each class for each row."""
+        if self.answers_numbers:
+            raise BadInput(f"{self.name} predicts numbers, so there are no probabilities.")
         if self._scores is None or self.access == "labels only":
             raise BadInput(f"{self.name} shows labels only. Use an attack on labels, such as method='labels'.")
         answered = self._scores(rows)

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
@@ -117,6 +118,19 @@ def test_frames_with_text_are_attacked_as_they_are():
     assert all(finding.learned for finding in found if "offline" not in finding.attack)
 
 
+@pytest.mark.parametrize("kind", ["noise", "statistics", "inversion"])
+def test_rows_that_are_made_up_keep_the_types_of_a_frame(kind):
+    draw = np.random.default_rng(1)
+    frame = pd.DataFrame({"age": draw.normal(50, 9, 2 * N), "old": draw.random(2 * N) > 0.5, "stays": Y})
+    frame["ward"] = pd.Categorical(draw.choice(["a", "b", "c"], 2 * N))
+    model = HistGradientBoostingClassifier(max_iter=20, categorical_features="from_dtype").fit(frame[:N], Y[:N])
+    found = membership(
+        model, members=(frame[:N], Y[:N]), others=(frame[N:], Y[N:]), method="rmia", shadows=3, random_state=0,
+        shadow_data=kind, reference=(frame[N:], Y[N:]),
+    )  # fmt: skip
+    assert found.attempts == 2 * N
+
+
 def test_sparse_rows_are_attacked_as_they_are():
     model = LogisticRegression(C=1e6, max_iter=500).fit(sparse.csr_array(X[:60]), Y[:60])
     wide = np.hstack((X[:120], np.eye(120)))
@@ -148,6 +162,9 @@ def test_models_of_numbers_are_attacked_by_their_errors():
     assert not membership(fair, **sides, random_state=0).learned
     with pytest.raises(BadInput, match="predicts numbers"):
         membership(model, **sides, method="labels")
+    with pytest.raises(BadInput, match="predicts numbers"):
+        membership(model, **sides, method="rmia", shadow_data="inversion", reference=(X, goal))
+    assert len(membership_suite(model, **sides, shadows=4, random_state=0)) == 6  # all but labels
 
 
 def test_a_target_that_shows_labels_only_is_attacked_by_labels():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -172,6 +172,34 @@ def test_rows_are_changed_where_there_are_too_few():
     found = steal(model, test=TEST, rows=X[:40], method="learning", queries=300, random_state=0)
     assert found.figures["queries"] == 300
     assert found.success > found.baseline
+
+
+@pytest.mark.parametrize("n", [10, 60, 199, 200])
+def test_few_answers_of_rare_classes_are_learned(n):
+    rare = np.where(np.arange(600) == 0, 2, TWO)
+    model = DecisionTreeClassifier(random_state=0).fit(X, rare)
+    found = steal(model, test=TEST, rows=X[:n], queries=n, random_state=0)
+    assert found.figures["queries"] == n
+    assert copy_by_learning(model, rows=X[:n], labels_only=True, random_state=0).predict(TEST).shape == (500,)
+
+
+def test_a_model_of_one_class_is_copied_by_no_weights_at_all():
+    model = DecisionTreeClassifier().fit(X, TWO * 0 + 4)
+    found = steal(model, test=TEST, box=(0, 1), random_state=0)
+    assert found.success == 1
+    assert not found.learned  # its only answer was the best guess before
+
+
+def test_rows_with_gaps_need_a_model_that_takes_them():
+    gaps = X.copy()
+    gaps[::5, 0] = np.nan
+    model = HistGradientBoostingClassifier(max_iter=10).fit(gaps, TWO)
+    with pytest.raises(BadInput, match=r"finite numbers.*Pass fit="):
+        steal(model, test=TEST, rows=gaps, queries=300, random_state=0)
+    with pytest.raises(BadInput, match=r"cannot answer the rows of test.*Pass fit="):
+        steal(model, test=gaps, box=(0, 1), queries=300, random_state=0)
+    again = HistGradientBoostingClassifier(max_iter=10)
+    assert steal(model, test=TEST, rows=gaps, queries=300, fit=again, random_state=0).success > 0.8
 
 
 def test_a_copy_of_a_model_of_one_answer_gives_that_answer():
