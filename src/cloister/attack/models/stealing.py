@@ -428,7 +428,7 @@ def _agreement(copy: Any, rows: Any, truth: NDArray[Any], numbers: bool) -> NDAr
         if isinstance(error, CloisterError):
             raise
         raise BadInput(
-            f"the copy cannot answer the rows of test ({type(error).__name__}). Pass fit=, an estimator that takes them."
+            f"the copy cannot answer the rows of test ({type(error).__name__}). Pass fit=, a model that takes them."
         ) from error
     return _agrees(np.asarray(found), truth, numbers=numbers)
 

@@ -167,6 +167,26 @@ def test_models_of_numbers_are_attacked_by_their_errors():
     assert len(membership_suite(model, **sides, shadows=4, random_state=0)) == 6  # all but labels
 
 
+def test_less_that_is_shown_tells_less_but_not_nothing():
+    from cloister import learn
+    from cloister.learn import serving
+
+    draw = np.random.default_rng(8)
+    rows, labels = draw.normal(size=(400, 150)), draw.integers(0, 2, 400)
+    model = LogisticRegression(C=0.02, max_iter=500).fit(rows[:200], labels[:200])
+
+    def area(policy):
+        service = learn.serve(model, policy=policy)
+        sides = {"members": (rows[:200], labels[:200]), "others": (rows[200:], labels[200:])}
+        hidden = policy == serving.label_only()
+        more = {"method": "labels", "access": "labels only"} if hidden else {"method": "loss"}
+        return membership(service, **sides, **more, random_state=0).roc.auc
+
+    shown = [area(policy) for policy in (serving.full(), serving.rounded(1), serving.rounded(0))]
+    assert shown[0] > shown[1] > shown[2] > 0.6
+    assert area(serving.label_only()) > shown[2]  # changed copies of a record find its distance from the boundary
+
+
 def test_a_target_that_shows_labels_only_is_attacked_by_labels():
     target = Target.of(MEMORY, labels_only=True)
     found = membership(target, members=MEMBERS, others=OTHERS, method="labels", random_state=0)
