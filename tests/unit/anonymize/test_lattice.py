@@ -75,6 +75,7 @@ def test_rows_that_boxes_do_not_keep_are_read_again(models, monkeypatch):
 @pytest.mark.parametrize("models", MODELS, ids=lambda models: ", ".join(model.label for model in models))
 def test_a_node_costs_the_same_in_a_box_and_by_itself(models, monkeypatch):
     monkeypatch.setattr(lattices, "_WALK", 1)
+    monkeypatch.setattr(lattices, "_RISE", 1)
     for seed in range(4):
         found = search(build(120, seed, models, 0.2))
         alone = build(120, seed, models, 0.2)

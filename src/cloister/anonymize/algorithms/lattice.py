@@ -43,6 +43,7 @@ __all__ = ["Evaluated", "Lattice", "Node", "Search", "search"]
 
 Node = tuple[int, ...]
 _TOLERANCE = 1e-6  # losses nearer than this count as equal: bounds are sums in floating point
+_RISE = 4  # levels by which a box's lowest node rises before its rows are merged again, which takes as long as a look
 _WALK = 256  # boxes from one walk down to the next
 _MOST_HELD = 16_000_000  # rows that open boxes keep; about 200 MB
 
@@ -134,6 +135,7 @@ class Lattice:
         distinct = self._compress(sensitive, population)
         self.rows = int(self.whole.weights.sum())
         self.allowed = int(np.floor(self.rows * suppression + 1e-9))
+        self._smallest = requirement.smallest
         # For each column and level: the label's code of each distinct row, and its weighted penalty.
         self._codes = [
             [level[hierarchy.column.codes[distinct]] for level in hierarchy.maps] for hierarchy in self.hierarchies
@@ -179,9 +181,9 @@ class Lattice:
         return sum(means[level] for means, level in zip(self.means, node, strict=True))
 
     def merged(self, look: _Look, low: Node) -> _Look:
-        """Return the same look with rows counted as one that no node from `low` on tells apart."""
+        """Return the same look with rows counted as one that no node from `low` on tells apart, if that pays."""
         kinds, classes = look.kinds, look.classes
-        if low == kinds.node:
+        if sum(low) < sum(kinds.node) + _RISE:
             return look
         held = list(kinds.sensitive.values())
         key, number = self._group(low, kinds.rows, [c.codes for c in held], [len(c.values) for c in held])
@@ -221,7 +223,7 @@ class Lattice:
 
     def _looked(self, kinds: _Kinds, of_row: Array, number: int) -> _Look:
         classes = EquivalenceClasses(of_row, number, kinds.sensitive, kinds.weights, kinds.population)
-        small = np.where(classes.sizes < self.requirement.smallest, classes.sizes, 0)
+        small = np.where(classes.sizes < self._smallest, classes.sizes, 0)
         if (lost := int(small.sum())) <= self.allowed:  # else nothing more need be known
             small = self.requirement.least_removed(classes, self.allowed)
             lost = int(small.sum())
@@ -294,7 +296,7 @@ class Lattice:
         """Return the number of rows in classes that are too small for any model."""
         of_row = key if span <= 8 * len(key) + 1024 else group([key], [span])[0]
         sizes = np.bincount(of_row, weights=weights)
-        return int(sizes[sizes < self.requirement.smallest].sum())
+        return int(sizes[sizes < self._smallest].sum())
 
 
 @dataclass
