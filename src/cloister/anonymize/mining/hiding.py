@@ -276,7 +276,8 @@ def hide_rules(
         published = BlockedTransactions(certain, Transactions.of_dense(baskets.items, hider.possible))
         after, ghosts = _certain_and_possible(published, before, least, min_support, min_confidence)
     report = _compare(baskets, targets, before.keys(), after, ghosts, hider)
-    label = f"{len(report.hidden)} rules hidden at support {min_support:g}, confidence {min_confidence:g}"
+    rules = "1 rule" if len(report.hidden) == 1 else f"{len(report.hidden)} rules"
+    label = f"{rules} hidden at support {min_support:g}, confidence {min_confidence:g}"
     return HiddenRules(
         published, report, f"{label}: not differentially private", tuple(targets), min_support, min_confidence
     )

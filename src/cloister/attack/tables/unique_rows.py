@@ -45,7 +45,10 @@ class Uniqueness(TableAttack):
 
     def counts(self) -> dict[str, Any]:
         """Return for each number of columns the best set and its unique rows."""
-        return {f"{n}_columns": f"{s.unique} unique by {', '.join(s.columns)}" for n, s in self.by_size().items()}
+        return {
+            f"{n}_column{'' if n == 1 else 's'}": f"{s.unique} unique by {', '.join(s.columns)}"
+            for n, s in self.by_size().items()
+        }
 
 
 def uniqueness(rows: object, *, columns: Sequence[str], up_to: int = 3) -> Uniqueness:
