@@ -17,7 +17,9 @@ from sqlalchemy.orm import DeclarativeBase, Session, sessionmaker
 
 __all__ = ["Base", "Database", "now"]
 
-_TURN = 0x636C6F6973746572  # a number of our own for PostgreSQL's advisory locks: "cloister"
+# A number of our own for PostgreSQL's advisory locks: "clohubtu". Not the ledger's, which is charged inside such a
+# transaction and may be in the same database.
+_TURN = 0x636C6F6875627475
 
 
 class Base(DeclarativeBase):

@@ -35,6 +35,19 @@ def world(request, tmp_path, world_maker):
     world.hub.close()
 
 
+def test_a_ledger_in_the_same_database_is_used_while_a_transaction_writes(world_maker, tmp_path, postgres_address):
+    world = world_maker(tmp_path / "hub", database_url=postgres_address, ledger_url=postgres_address)
+    with world.hub.database.writing() as session:
+        world.hub.audit.write(session, None, "tested", "hub")
+        datasets.pause(world.hub, session, world.owner, datasets.find(session, "visits"), True)
+        datasets.pause(world.hub, session, world.owner, datasets.find(session, "visits"), False)
+    job = world.submit("ada")
+    assert world.work() == ["done"]
+    assert world.spent("ada").amount
+    assert world.job(job.id).state == "done"
+    world.hub.close()
+
+
 def beside(*deeds):
     """Begin deeds in threads and give them time to come to a lock; return a function that returns how they end."""
     ended = [None] * len(deeds)
