@@ -33,6 +33,7 @@ __all__ = ["LinearCopy", "copy_by_learning", "copy_linear", "steal", "watermark"
 METHODS = ("auto", "equations", "learning")
 _MOST = 23.0  # log odds beyond which a probability has lost its digits: such rows are asked again nearer to the middle
 _CLOSE = 1e-6  # largest error in log odds of a copy that counts as exact
+_EXPLAINED = 0.05  # largest error of a copy that is kept: single precision and fine rounding stay below
 _HELD_OUT = 200  # answers from which on a tenth is held out to stop the attacker's network early
 _EXTRA = 8  # answers beyond those of the equations, which test whether the target is linear
 
@@ -302,7 +303,7 @@ def steal(
     copy: Any = None
     if method in ("auto", "equations") and solvable and box is not None:
         copy = copy_linear(_flat(target, table), box=box, width=width, queries=queries, random_state=_seed(draw))
-        if method == "auto" and not copy.exact:
+        if method == "auto" and copy.error > _EXPLAINED:
             copy = None
     figures: dict[str, float | int | str]
     if copy is not None:

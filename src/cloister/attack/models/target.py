@@ -123,6 +123,11 @@ class Target:
             raise BadInput(f"{self.name} predicts numbers, so there are no probabilities.")
         if self._scores is None or self.access == "labels only":
             raise BadInput(f"{self.name} shows labels only. Use an attack on labels, such as method='labels'.")
+        return self._ask(rows)
+
+    def _ask(self, rows: Any) -> Floats:
+        """Return probabilities, whatever the attacker is shown of them."""
+        assert self._scores is not None
         answered = self._scores(rows)
         try:
             found = np.asarray(answered, dtype=np.float64)
@@ -147,7 +152,7 @@ class Target:
     def labels(self, rows: Any) -> NDArray[Any]:
         """Return the predicted class of each row, or the predicted number."""
         if self._labels is None:
-            found = self.probabilities(rows)
+            found = self._ask(rows)
             assert self.classes is not None
             return np.asarray(self.classes[found.argmax(axis=1)])
         found = np.asarray(self._labels(rows))

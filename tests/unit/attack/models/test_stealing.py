@@ -95,6 +95,19 @@ def test_the_finding_says_what_rounding_and_more_queries_do():
     assert any("label_only" in sentence for sentence in found.remedies)
 
 
+def test_answers_of_single_precision_are_solved_too():
+    model = LogisticRegression(C=10, max_iter=1000).fit(X, TWO)
+
+    def network(rows):
+        return model.predict_proba(rows).astype(np.float32)
+
+    found = steal(network, test=TEST, box=(0, 1), random_state=0)
+    assert found.attack == "model stealing by solving equations"
+    assert found.success > 0.99
+    learned = steal(network, test=TEST, box=(0, 1), method="learning", queries=300, random_state=0)
+    assert learned.figures["agreement with labels only"] > 0.7
+
+
 def test_a_served_model_is_copied_as_far_as_its_policy_shows():
     model = LogisticRegression(C=10, max_iter=1000).fit(X, TWO)
     full = learn.serve(model, policy=serving.full())

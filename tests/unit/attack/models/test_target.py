@@ -122,6 +122,13 @@ def test_a_function_of_one_column_is_the_probability_of_the_second_class():
     assert target.logits(X[:1], [1])[0] == pytest.approx(np.log(3))
 
 
+def test_a_function_whose_probabilities_are_hidden_still_gives_labels():
+    target = Target.of(MODEL.predict_proba, classes=["no", "yes"], labels_only=True)
+    assert (target.labels(X) == MODEL.predict(X)).all()
+    with pytest.raises(BadInput, match="shows labels only"):
+        target.probabilities(X)
+
+
 def test_a_model_of_numbers_has_squared_errors_as_losses():
     model = LinearRegression().fit(X, X[:, 0])
     target = Target.of(model)
