@@ -4,8 +4,10 @@ import os
 import socket
 import threading
 import time
+from random import Random
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from cloister.privacy.errors import BadInput, ChannelBroken, PeerLost
 from cloister.privacy.signing import SigningKey
@@ -350,3 +352,22 @@ def test_a_child_forked_during_a_message_is_refused_and_does_not_wait():
     waiting.join()
     first.abort()
     second.abort()
+
+
+def test_strangers_who_send_anything_get_one_sentence_and_the_socket_is_closed():
+    random = Random(1)
+    keys = [bytes(32), b"\xff" * 32, X25519PrivateKey.generate().public_key().public_bytes_raw()]
+    for _ in range(300):
+        left, right = socket.socketpair()
+        greeting = bytes([random.choice((0, 0, 0, 1, 255))]) + random.choice(keys) + random.randbytes(32)
+        length = random.choice((0, 47, 48, 100, 148, 149, FRAME_BYTES, (1 << 32) - 1))
+        frame = length.to_bytes(4, "big") + random.randbytes(min(length, random.choice((0, 10, 200))))
+        with right:
+            right.sendall(greeting[: random.choice((65, 65, 10))] + frame)
+            right.shutdown(socket.SHUT_WR)
+            told = failure_of(
+                lambda: Channel.open(left, FIRST, peer=SECOND.public, first=True, timeout_s=1),  # noqa: B023
+                (ChannelBroken, PeerLost),
+            )
+        assert "gave no output" in told
+        assert left.fileno() == -1
