@@ -205,8 +205,8 @@ def run(asked: list[str]) -> dict[str, Any]:
             "Our noise is exact and drawn from the system; Opacus and jax-privacy draw normal floats of a generator.",
             "The floor of a private step at lot 256: exact noise takes 4.4 ns and 6 random bytes a number (0.035 ms "
             "for 7,850 numbers, 0.45 ms for 101,770, on one core), and sums and noise are 8 bytes each, written and "
-            "read once (1.6 MB each way for 101,770). A plain step of one hidden layer takes 0.7 ms, so noise alone is two "
-            "thirds of it. At lot 4,096 noise is 1 to 5 % of a step.",
+            "read once (1.6 MB each way for 101,770). A plain step of one hidden layer takes 0.7 ms: noise alone is "
+            "two thirds of it. At lot 4,096 noise is 1 to 5 % of a step.",
             "Steps are means of eight, since noise of short vectors is drawn for several steps at once.",
         ],
     }
