@@ -121,6 +121,7 @@ _SLOW = {
     "tests/e2e/test_internal_names.py",
     "tests/e2e/test_ledger_kill.py",
     "tests/e2e/test_synth_engines.py",
+    "tests/statistical/test_attack_models.py",
     "tests/statistical/test_learn_logistic_audit.py",
     "tests/statistical/test_learn_moments_audit.py",
     "tests/statistical/test_learn_tables_audit.py",
