@@ -105,9 +105,9 @@ class DenseGradient:
 
     def tree(self, integers: NDArray[Any], params: Layers, clip: float | None = None) -> list[NDArray[np.float32]]:
         """Return noisy integers as real gradients of each layer."""
-        values = np.multiply(integers, (self.clip if clip is None else clip) / UNIT, dtype=np.float64)
-        ends = np.cumsum([layer.size for layer in params])[:-1]
-        parts = np.split(values.astype(np.float32), ends)
+        values = np.asarray(integers).astype(np.float32)
+        values *= np.float32((self.clip if clip is None else clip) / UNIT)
+        parts = np.split(values, np.cumsum([layer.size for layer in params])[:-1])
         return [part.reshape(layer.shape) for part, layer in zip(parts, params, strict=True)]
 
     def checked(self, params: Layers, row: Any, most: int = 1) -> "DenseGradient":
@@ -148,7 +148,7 @@ class DenseGradient:
         params = [np.asarray(layer, dtype=np.float32) for layer in params]
         places = _held(min(_CALL, max(_CELLS // inputs.shape[1] // _BLOCK, 1) * _BLOCK), inputs, targets)
         step = 1 if self.alone else len(places[0])
-        total = np.zeros(self.coordinates(params), dtype=np.int64)
+        total = None
         for start in range(0, len(inputs), step):
             count = min(step, len(inputs) - start)
             for place, array in zip(places, (inputs, targets), strict=True):
@@ -161,8 +161,8 @@ class DenseGradient:
                     np.float64(self.clip if clip is None else clip),
                     target=self.target,
                 )
-                total += np.asarray(part)
-        return total
+                total = np.asarray(part) if total is None else total + np.asarray(part)
+        return np.zeros(self.coordinates(params), dtype=np.int64) if total is None else total
 
 
 def encoded(features: NDArray[Any], reach: float) -> NDArray[np.int16]:

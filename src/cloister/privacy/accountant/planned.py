@@ -136,7 +136,8 @@ class NoiseSteps:
             raise OverBudget("the plan of this release has no such step left. Nothing more can be released under it.")
         noise = self._noise(step)
         self.done += 1
-        return np.asarray(integers + noise)
+        noise += integers  # in place: this noise has no other use
+        return noise
 
     def _noise(self, step: DiscreteGaussianStep) -> NDArray[Any]:
         owner = step, fork_count()
@@ -144,8 +145,9 @@ class NoiseSteps:
             left = sum(times for _, times in self.steps) - self.done
             size = min(left, max(1, _AHEAD // step.coordinates)), step.coordinates
             self._ahead, self._drawn = discrete_gaussian(step.sigma, size, self.source), owner
-        noise, self._ahead = self._ahead[0], self._ahead[1:]
-        return np.asarray(noise)
+        noise: NDArray[Any] = self._ahead[0]
+        self._ahead = self._ahead[1:]
+        return noise
 
     def _next(self) -> DiscreteGaussianStep | None:
         before = 0
