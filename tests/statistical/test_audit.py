@@ -146,11 +146,12 @@ def loss_of(low: float, high: float, delta: str) -> float:
 
 
 @pytest.mark.parametrize("delta", ["1e-5", "0.01"])
-@pytest.mark.parametrize("eps", ["0.1", "1", "4"])
-def test_a_known_family_shows_nine_tenths_of_epsilon(eps: str, delta: str) -> None:
+@pytest.mark.parametrize(("eps", "share"), [("0.1", 0.8), ("1", 0.95), ("4", 0.98)])
+def test_a_known_family_shows_nearly_all_of_epsilon(eps: str, share: float, delta: str) -> None:
+    # At 0.1 the mean is 0.91 of epsilon, and one run is 0.04 off.
     mechanism, shift = _gaussian(eps, delta)
     found = audit(mechanism, 0, shift, epsilon(eps, delta=delta), n=1_000_000, family="gaussian")
-    assert 0.9 * float(eps) < found.lower_bound
+    assert share * float(eps) < found.lower_bound
     assert audit(mechanism, 0, 2 * shift, epsilon(eps, delta=delta), n=1_000_000, family="gaussian").broken
 
 

@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cloister.privacy.loss import Loss
+from cloister.privacy.mechanisms.discrete_gaussian import normal_delta
 
-__all__ = ["TradeoffCurve", "Floats", "at_least", "at_most", "curve", "epsilon_at_least"]
+__all__ = ["Floats", "TradeoffCurve", "at_least", "at_most", "curve", "epsilon_at_least", "epsilon_of_shift"]
 
 Floats = NDArray[np.float64]
 
@@ -62,3 +63,16 @@ def epsilon_at_least(often: ArrayLike, seldom: ArrayLike, n: int, level: float, 
     excess = np.maximum(low[:, None] - deltas, 0.0)
     with np.errstate(divide="ignore"):
         return np.maximum(np.log(excess / high[:, None]), 0.0)
+
+
+def epsilon_of_shift(shift: float, delta: float) -> float:
+    """Return the epsilon at a delta of Gaussian noise with means so many deviations apart (Balle & Wang 2018)."""
+    if not 0 < shift < float("inf") or not 0 < delta < 1:
+        return 0.0 if shift < float("inf") and (shift <= 0 or delta >= 1) else float("inf")
+    low, high = 0.0, shift**2 / 2 + shift * 40
+    if normal_delta(1 / shift, low) <= delta:
+        return 0.0
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if normal_delta(1 / shift, middle) > delta else (low, middle)
+    return low

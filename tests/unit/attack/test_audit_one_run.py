@@ -4,9 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from cloister import epsilon, rho
-from cloister.attack.mechanisms.audit_one_run import audit_one_run, epsilon_from_guesses
+from cloister.attack.intervals import epsilon_of_shift
+from cloister.attack.mechanisms.audit_one_run import audit_one_run, epsilon_from_guesses, shift_from_guesses
 from cloister.privacy.errors import BadInput, BadLoss, BadNumber, BadProbability
 from cloister.privacy.mechanisms import DiscreteGaussian, KaryResponse
 from cloister.privacy.noise import SeededSource
@@ -71,3 +73,48 @@ def test_wrong_arguments_are_refused(changed, error):
     told = {"train": lambda inside: inside, "score": lambda model: model, "canaries": 20, "claim": epsilon(1)}
     with pytest.raises(error):
         audit_one_run(**(told | changed))
+
+
+def ideal_guesses(shift, guesses, draw, canaries=1000):
+    """Right guesses of the best attacker on canaries that lie under Gaussian noise each by itself."""
+    inside = draw.integers(0, 2, canaries).astype(bool)
+    order = np.argsort(inside * shift + draw.normal(size=canaries))
+    low, high = order[: guesses // 2], order[canaries - guesses // 2 :]
+    return int((~inside[low]).sum() + inside[high].sum())
+
+
+@pytest.mark.parametrize("shift", [0.25, 1.0, 2.0])
+def test_the_bound_along_the_gaussian_curve_is_above_the_truth_no_more_often_than_stated(shift):
+    draw, above = np.random.default_rng(7), 0
+    for _ in range(300):
+        above += shift_from_guesses(ideal_guesses(shift, 200, draw), 200, 1000, 0.8) > shift
+    assert above <= stats.binom.isf(1e-6, 300, 0.2)
+
+
+@pytest.mark.parametrize(("eps", "least"), [(4, 2.0), (8, 3.5)])
+def test_the_gaussian_curve_shows_half_of_a_large_epsilon_with_a_thousand_canaries(eps, least):
+    low, high = 1e-3, 20.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if epsilon_of_shift(middle, 1e-5) < eps else (low, middle)
+    draw = np.random.default_rng(11)
+    shown = [
+        epsilon_of_shift(shift_from_guesses(ideal_guesses(low, 100, draw), 100, 1000, 0.95), 1e-5) for _ in range(20)
+    ]
+    assert least <= np.median(shown) <= eps
+
+
+def test_the_family_is_named_or_refused():
+    draw = np.random.default_rng(3)
+    noisy = lambda inside: inside * 3.0 + draw.normal(size=len(inside))  # noqa: E731
+    found = audit_one_run(noisy, lambda model: model, 500, epsilon(2, delta="1e-5"), family="gaussian", guesses=100)
+    assert found.broken
+    assert not audit_one_run(noisy, lambda model: model, 500, epsilon(30, delta="1e-5"), family="gaussian").broken
+    assert found.finding("noise").broken
+    with pytest.raises(BadInput, match="family"):
+        audit_one_run(noisy, lambda model: model, 500, epsilon(2), family="laplace")
+
+
+def test_no_guess_that_is_wrong_refutes_no_shift():
+    assert shift_from_guesses(50, 100, 1000, 0.95) == 0
+    assert shift_from_guesses(100, 100, 1000, 0.95) > 1

@@ -16,13 +16,12 @@ from typing import Any, Literal
 import numpy as np
 
 from cloister.attack.finding import EpsilonBound, Finding, clopper_pearson
-from cloister.attack.intervals import Floats, TradeoffCurve, curve, epsilon_at_least
+from cloister.attack.intervals import Floats, TradeoffCurve, curve, epsilon_at_least, epsilon_of_shift
 from cloister.attack.mechanisms import chart as picture
 from cloister.attack.mechanisms.events import Event, OutputFeature, choose, learn
 from cloister.attack.mechanisms.outputs import Draws, Outputs, as_outputs
 from cloister.privacy.errors import BadInput, BadLoss, BadNumber, BadProbability
 from cloister.privacy.loss import Loss
-from cloister.privacy.mechanisms.discrete_gaussian import normal_delta
 from cloister.privacy.number import lower_text
 
 __all__ = ["Audit", "Batched", "audit", "check_claim"]
@@ -231,7 +230,7 @@ def _gaussian(samples: tuple[Outputs, Outputs], claim: Loss, confidence: float) 
     left, right = (np.asarray(side[first:] @ direction, dtype=np.float64) for side in samples)
     shift = _shift_at_least(left, right, 1 - confidence)
     allowed = curve(claim)
-    bounds = np.array([_epsilon_of_shift(shift, float(delta)) for delta in allowed.deltas])
+    bounds = np.array([epsilon_of_shift(shift, float(delta)) for delta in allowed.deltas])
     point = int(allowed.strain(bounds).argmax())
     feature = OutputFeature("best direction" if wide else "output", lambda rows: rows @ direction)
     swapped = bool(right.mean() > left.mean())
@@ -262,16 +261,3 @@ def _shift_at_least(left: Floats, right: Floats, risk: float) -> float:
         return 0.0 if left[0] == right[0] else float("inf")
     shift = abs(float(left.mean() - right.mean())) / deviation
     return max(0.0, shift - float(ndtri(1 - risk / 2)) * float(np.sqrt(2 / n + shift**2 / (4 * n))))
-
-
-def _epsilon_of_shift(shift: float, delta: float) -> float:
-    """Return the epsilon at a delta of Gaussian noise with means so many deviations apart (Balle & Wang 2018)."""
-    if not 0 < shift < float("inf") or not 0 < delta < 1:
-        return 0.0 if shift < float("inf") and (shift <= 0 or delta >= 1) else float("inf")
-    low, high = 0.0, shift**2 / 2 + shift * 40
-    if normal_delta(1 / shift, low) <= delta:
-        return 0.0
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if normal_delta(1 / shift, middle) > delta else (low, middle)
-    return low

@@ -6,24 +6,28 @@ Every canary is a row of its own. A guess is right with probability at most e^ep
 privacy, and right guesses exceed a binomial count only as far as delta allows (their Theorem 5.2). So one run with
 hundreds of canaries refutes a claim for which `audit` would train thousands of models. It is weaker for small epsilon,
 and it sees only faults that show in the canaries' own scores: use `audit` on neighbouring tables beside it.
+
+Where the training's trade-off curve is that of Gaussian noise, guesses are bounded along the whole curve (Mahloujifar,
+Melis & Chaudhuri 2024, "Auditing f-differential privacy in one run"), which shows more of a large epsilon.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cloister.attack.finding import EpsilonBound, Finding, clopper_pearson
+from cloister.attack.intervals import curve, epsilon_of_shift
 from cloister.attack.mechanisms.audit import check_claim
 from cloister.privacy.errors import BadInput, BadNumber, BadProbability
 from cloister.privacy.loss import Loss
 from cloister.privacy.noise import SYSTEM, Source, bernoulli
 from cloister.privacy.number import lower_text
 
-__all__ = ["OneRunAudit", "audit_one_run", "epsilon_from_guesses"]
+__all__ = ["OneRunAudit", "audit_one_run", "epsilon_from_guesses", "shift_from_guesses"]
 
 _DELTAS = 12  # points of a rho's curve that are tried; each at a share of the risk
 
@@ -97,6 +101,7 @@ def audit_one_run(
     *,
     guesses: int | None = None,
     confidence: float = 0.95,
+    family: Literal["gaussian"] | None = None,
     source: Source | None = None,
 ) -> OneRunAudit:
     """Try to refute the claimed loss of a training function in one run.
@@ -109,6 +114,8 @@ def audit_one_run(
         guesses: how many canaries are guessed, half of them in and half of them out: those with the highest and the
             lowest scores. A quarter of them unless given; chosen before the run.
         confidence: the chance that a true claim survives is at least this.
+        family: "gaussian" if the training is as private as Gaussian noise of some deviation, such as DP-SGD with many
+            steps, nearly: a bound along that curve, which means nothing for other training.
         source: the source of the coins.
 
     Privacy: for use on made-up rows. It charges no ledger, and shows the scores of its canaries.
@@ -127,6 +134,8 @@ def audit_one_run(
         raise BadNumber(f"guesses is a whole number from 2 to the number of canaries, got {guesses!r:.40}.")
     if not isinstance(confidence, int | float) or not 0 < confidence < 1:
         raise BadProbability(f"confidence must lie strictly between 0 and 1, got {confidence!r:.40}. Write 0.99.")
+    if family not in (None, "gaussian"):
+        raise BadInput(f"family is 'gaussian' or None, got {family!r:.40}.")
     inside = np.asarray(bernoulli("1/2", canaries, source or SYSTEM))
     scores = np.asarray(score(train(inside.copy())), dtype=np.float64)
     if scores.shape != (canaries,):
@@ -134,6 +143,14 @@ def audit_one_run(
     order = np.argsort(scores, kind="stable")
     low, high = order[: guessed // 2], order[len(order) - (guessed - guessed // 2) :]
     right = int((~inside[low]).sum() + inside[high].sum())
+    if family == "gaussian":
+        shift, allowed = shift_from_guesses(right, guessed, canaries, confidence), curve(claim)
+        shown = np.array([epsilon_of_shift(shift, float(delta)) for delta in allowed.deltas])
+        at = int(allowed.strain(shown).argmax())
+        return OneRunAudit(
+            claim, float(shown[at]), float(allowed.epsilons[at]), float(allowed.deltas[at]), right, guessed, canaries,
+            confidence,
+        )  # fmt: skip
     points = _curve(claim)
     bounds = [
         epsilon_from_guesses(right, guessed, canaries, delta, 1 - (1 - confidence) / len(points)) for _, delta in points
@@ -156,6 +173,36 @@ def epsilon_from_guesses(right: int, guesses: int, canaries: int, delta: float, 
         else:
             high = middle
     return low
+
+
+def shift_from_guesses(right: int, guesses: int, canaries: int, confidence: float) -> float:
+    """Return the largest distance of Gaussian means, in deviations, that so many right guesses refute; 0 for none."""
+    low, high = 0.0, 1.0
+    if not _refuted(right, guesses, canaries, 0.0, 1 - confidence):
+        return 0.0
+    while high < 64 and _refuted(right, guesses, canaries, high, 1 - confidence):
+        low, high = high, high * 2
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _refuted(right, guesses, canaries, middle, 1 - confidence) else (low, middle)
+    return low
+
+
+def _refuted(right: int, guesses: int, canaries: int, shift: float, risk: float) -> bool:
+    """Return True if so many right guesses are less probable than this under Gaussian noise (Mahloujifar et al. 2024).
+
+    With h and r the shares of wrong and right guesses among runs that are that good, each step takes one right guess
+    away: what was wrong is at least the trade-off curve of what was right. More than all guesses is a contradiction.
+    """
+    from scipy.special import ndtr, ndtri
+
+    good, bad = risk * right / canaries, risk * (guesses - right) / canaries
+    for i in range(right - 1, -1, -1):
+        worse = max(bad, float(ndtr(ndtri(good) - shift)))
+        if worse == bad:
+            break
+        good, bad = min(good + i / (guesses - i) * (worse - bad), 1.0), worse
+    return good + bad > guesses / canaries
 
 
 def _chance(right: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
