@@ -13,7 +13,7 @@ from cloister.privacy.noise import SeededSource
 
 from .deep_faults import Setting, linear, network, trained, twice
 
-CANARIES = 400
+CANARIES = 1_000
 WIDE = {"w": np.zeros(CANARIES, np.float32)}
 ONE_RUN = {
     "no clipping": Setting(linear, WIDE, epsilon(1, delta="1e-5"), "1/2", 8),
@@ -98,7 +98,7 @@ def test_training_as_it_is_keeps_the_same_claim_on_two_tables(name):
 
 
 def test_a_tiny_network_keeps_its_claim_against_canaries_in_one_run():
-    canaries = 200
+    canaries = CANARIES
     source = SeededSource("tiny network")
     rows = (source.floats((canaries, 12)) * 6 - 3).astype(np.float32)
     start = {
