@@ -173,7 +173,20 @@ def test_what_is_installed_is_what_the_constraints_say():
 
 def test_the_extras_are_the_agreed_ones():
     assert set(PROJECT["optional-dependencies"]) == {
-        *("hub", "report", "learn", "accounting", "jax", "spark", "postgres", "mongo", "shell", "crypto", "solver", "dev")
+        *(
+            "hub",
+            "report",
+            "learn",
+            "accounting",
+            "jax",
+            "spark",
+            "postgres",
+            "mongo",
+            "shell",
+            "crypto",
+            "solver",
+            "dev",
+        )
     }
 
 

@@ -166,3 +166,12 @@ def test_a_large_loss_is_spent_as_the_rho_that_implies_it(book):
 def test_settings_of_mlpclassifier_that_are_not_here_say_why(name):
     with pytest.raises(TypeError, match="unexpected keyword argument"):
         learn.NeuralNetworkClassifier(SPEND, **{name: "adam"})
+
+
+def test_a_choice_among_settings_is_counted_in_one_spend(book):
+    account = book.open_account(f"chosen-{secrets.token_hex(4)}", cl.rho(1))
+    model = learn.NeuralNetworkClassifier(None, max_iter=3, **PUBLIC)
+    found = learn.select(model, ROWS, LABELS, spend=cl.rho("0.5"), grid={"clip": [0.5, 1.0]}, account=account)
+    assert account.spent == cl.rho("0.5")
+    assert found.best.clip in (0.5, 1.0)
+    assert found.best.spend.amount < account.spent.amount  # the trials and the choice have the rest
