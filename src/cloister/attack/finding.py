@@ -171,7 +171,7 @@ class Roc:
                 (proving.negatives, proving.positives) if swapped else (proving.positives, proving.negatives)
             )
             counts = [int((side < cut).sum() if swapped else (side >= cut).sum()) for side in (often, seldom)]
-            bounds = _bounds(counts, (len(often), len(seldom)), (1 - confidence) / len(events), deltas)
+            bounds = _bounds(counts, (len(often), len(seldom)), (1 - confidence) / len(events), deltas)[0]
             for place, bound in enumerate(bounds):
                 allowed = 1e-9 if claim is None else max(float(curve(claim).epsilons[place]), 1e-9)
                 strain = float(bound) / allowed
@@ -198,20 +198,14 @@ def _events(roc: Roc, deltas: Floats) -> list[tuple[float, bool]]:
         often, seldom = (roc.negatives, roc.positives) if swapped else (roc.positives, roc.negatives)
         below = [np.searchsorted(side, cuts, side="left") for side in (often, seldom)]
         counts = below if swapped else [len(side) - count for side, count in zip((often, seldom), below, strict=True)]
-        worth = np.max(
-            [_bounds(pair, (len(often), len(seldom)), 0.01, deltas) for pair in zip(*counts, strict=True)], axis=1
-        )
+        worth = _bounds(counts, (len(often), len(seldom)), 0.01, deltas).max(axis=1)
         order = np.argsort(-worth, kind="stable")[: _THRESHOLDS // 2]
         found += [(float(cuts[place]), swapped) for place in order]
     return found
 
 
 def _bounds(counts: Any, sizes: tuple[int, int], level: float, deltas: Floats) -> Floats:
-    if sizes[0] == sizes[1]:
-        return np.asarray(epsilon_at_least([counts[0]], [counts[1]], sizes[0], level, deltas)[0])
-    low, high = at_least(counts[0], sizes[0], level / 2), at_most(counts[1], sizes[1], level / 2)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.maximum(np.log(np.maximum(float(low) - deltas, 0.0) / float(high)), 0.0))
+    return epsilon_at_least(counts[0], counts[1], sizes[0], level, deltas, others=sizes[1])
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

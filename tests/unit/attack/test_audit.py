@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from cloister.attack import Batched, audit, audit_exact
-from cloister.attack.intervals import at_least, at_most
+from cloister.attack.intervals import at_least, at_most, epsilon_at_least
 from cloister.attack.mechanisms.events import lowest_bit
 from cloister.attack.mechanisms.outputs import as_outputs
 from cloister.privacy.errors import BadInput, BadLoss, BadNumber, BadProbability
@@ -104,6 +104,41 @@ def test_clopper_pearson_agrees_with_scipy() -> None:
     found = stats.binomtest(7, 50).proportion_ci(0.9, method="exact")
     assert at_least(7, 50, 0.05) == pytest.approx(found.low)
     assert at_most(7, 50, 0.05) == pytest.approx(found.high)
+
+
+@pytest.mark.parametrize(("n", "others"), [(12, 12), (20, 9)])
+@pytest.mark.parametrize("strips", [4, 24])
+def test_a_bound_on_epsilon_fails_no_more_often_than_its_level(n: int, others: int, strips: int) -> None:
+    level, deltas = 0.2, np.array([0.0, 0.05])
+    a, b = (grid.ravel() for grid in np.meshgrid(np.arange(n + 1), np.arange(others + 1), indexing="ij"))
+    bounds = epsilon_at_least(a, b, n, level, deltas, others=others, strips=strips)
+    worst = 0.0
+    for p in np.linspace(0.02, 0.98, 25):
+        for q in np.linspace(0.02, 0.98, 25):
+            chance = stats.binom.pmf(a, n, p) * stats.binom.pmf(b, others, q)
+            with np.errstate(divide="ignore"):
+                true = np.log(np.maximum(p - deltas, 0) / q)
+            # One confidence for all deltas together, since the region of probabilities does not depend on them.
+            wrong = (bounds > np.maximum(true, 0) + 1e-12).any(axis=1)
+            worst = max(worst, float(chance[wrong].sum()))
+    assert 0 < worst <= level
+
+
+def test_a_bound_on_epsilon_is_sharper_than_that_of_two_intervals() -> None:
+    none = np.zeros(1)
+    for often, seldom, n in ((75, 27, 500_000), (300, 100, 100_000), (200, 10, 1_000)):
+        found = epsilon_at_least(often, seldom, n, 0.05, none)[0, 0]
+        two = math.log(at_least(often, n, 0.025) / at_most(seldom, n, 0.025))
+        assert two < found < math.log(often / seldom)
+    assert epsilon_at_least(0, 0, 100, 0.05, none)[0, 0] == 0
+
+
+def test_more_samples_prove_most_of_a_gaussian_epsilon_without_its_family() -> None:
+    draw = np.random.default_rng(23)
+    noisy = Batched(lambda shift, n: shift + np.rint(10_000 * draw.normal(size=n)))  # whole numbers hide no bits
+    claim = epsilon(4, delta="1e-3")
+    bounds = [audit(noisy, 0, 12_150, claim, n=200_000).lower_bound for _ in range(5)]
+    assert 3.0 <= np.median(bounds) <= 4
 
 
 def test_the_lowest_bit_of_integers_and_floats() -> None:

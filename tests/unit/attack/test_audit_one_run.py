@@ -8,7 +8,12 @@ from scipy import stats
 
 from cloister import epsilon, rho
 from cloister.attack.intervals import epsilon_of_shift
-from cloister.attack.mechanisms.audit_one_run import audit_one_run, epsilon_from_guesses, shift_from_guesses
+from cloister.attack.mechanisms.audit_one_run import (
+    audit_one_run,
+    epsilon_from_guesses,
+    shift_from_guesses,
+    shift_from_scores,
+)
 from cloister.privacy.errors import BadInput, BadLoss, BadNumber, BadProbability
 from cloister.privacy.mechanisms import DiscreteGaussian, KaryResponse
 from cloister.privacy.noise import SeededSource
@@ -102,6 +107,39 @@ def test_the_gaussian_curve_shows_half_of_a_large_epsilon_with_a_thousand_canari
         epsilon_of_shift(shift_from_guesses(ideal_guesses(low, 100, draw), 100, 1000, 0.95), 1e-5) for _ in range(20)
     ]
     assert least <= np.median(shown) <= eps
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.25, 1.0, 3.0])
+def test_the_bound_from_normal_scores_is_above_the_truth_no_more_often_than_stated(shift):
+    draw, above = np.random.default_rng(17), 0
+    for _ in range(2_000):
+        inside = draw.integers(0, 2, 200).astype(bool)
+        scores = inside * shift + draw.normal(size=200)
+        above += shift_from_scores(scores[inside], scores[~inside], 0.9) > shift
+    assert above <= stats.binom.isf(1e-6, 2_000, 0.1)
+
+
+@pytest.mark.parametrize(("eps", "least"), [(1, 0.4), (4, 2.0), (8, 3.5)])
+def test_normal_scores_of_a_thousand_canaries_show_most_of_epsilon(eps, least):
+    low, high = 1e-3, 20.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if epsilon_of_shift(middle, 1e-5) < eps else (low, middle)
+    draw, source = np.random.default_rng(19), SeededSource("normal scores")
+    noisy = lambda inside: inside * low + draw.normal(size=1000)  # noqa: E731
+    claim = epsilon(eps, delta="1e-5")
+    found = [
+        audit_one_run(noisy, lambda model: model, 1000, claim, family="normal scores", source=source)
+        for _ in range(100)
+    ]
+    assert least <= np.median([one.lower_bound for one in found]) <= eps
+    assert sum(one.broken for one in found) <= stats.binom.isf(1e-6, 100, 0.05)
+
+
+def test_scores_without_noise_show_everything_or_nothing():
+    assert shift_from_scores([1, 1], [0, 0], 0.95) == math.inf
+    assert shift_from_scores([0, 0], [0, 0], 0.95) == shift_from_scores([0, 0], [1, 1], 0.95) == 0
+    assert shift_from_scores([5], [0, 1], 0.95) == 0  # one score has no variance
 
 
 def test_the_family_is_named_or_refused():

@@ -1,6 +1,6 @@
 """Audit a mechanism's claimed loss by sampling its outputs on two neighbouring inputs.
 
-    sample both sides ──► a quarter learns features ──► a quarter chooses events ──► the other half proves a bound
+    sample both sides ──► a quarter learns features ──► a quarter chooses events ──► the others prove a bound
 
 Choosing events and proving the bound on different samples keeps the bound valid (Ding et al. 2018, "Detecting
 violations of differential privacy"; Bichsel et al. 2021, "DP-Sniper"). For mechanisms with few outputs,
@@ -26,7 +26,9 @@ from cloister.privacy.number import lower_text
 
 __all__ = ["Audit", "Batched", "audit", "check_claim"]
 
-_KEPT = 8  # events that share the risk of a false alarm; each weakens the others slightly
+_KEPT = 8  # events at most that share the risk of a false alarm; each weakens the others slightly
+_WORTH = 0.8  # of the best event's strain, below which an event is not kept
+_LEARNING, _CHOOSING = 50_000, 200_000  # samples at most that features are learned and events chosen on
 _FEWEST = 100
 
 
@@ -89,7 +91,7 @@ class Audit:
     def finding(self, target: str) -> Finding:
         """Return the audit as a finding about a target, for a report."""
         often, seldom = sorted(self.seen, reverse=True)
-        proving = (self.n or 0) - (self.n or 0) // 2  # enumerated distributions leave no doubt
+        proving = _sizes(self.n)[2] if self.n else 0  # enumerated distributions leave no doubt
         likely, unlikely = (
             clopper_pearson(share * proving, proving, 0.975) if proving else (share, share) for share in (often, seldom)
         )
@@ -157,7 +159,8 @@ def audit(
     if family == "gaussian":
         return _gaussian(as_outputs(_draw(mechanism, left, n), _draw(mechanism, right, n)), claim, confidence)
     learning, choosing, proving = _split(as_outputs(_draw(mechanism, left, n), _draw(mechanism, right, n)), n)
-    events = choose([*learn(*learning), *features], *choosing, allowed, risk / _KEPT)[:_KEPT]
+    events = choose([*learn(*learning), *features], *choosing, allowed, risk / _KEPT)
+    events = [event for event in events[:_KEPT] if event.strain >= _WORTH * events[0].strain]
     bounds, observed = _prove(events, proving, allowed, risk)
     best, point = divmod(int(allowed.strain(bounds).argmax()), len(allowed.deltas))
     event = events[best]
@@ -201,9 +204,15 @@ def _draw(mechanism: Callable[[Any], Any], data: Any, n: int) -> Draws:
 
 
 def _split(samples: tuple[Outputs, Outputs], n: int) -> list[tuple[Outputs, Outputs]]:
-    """Split samples: a quarter to learn on, a quarter to choose on, half to prove on."""
-    cuts = (0, n // 4, n // 2, n)
+    """Split samples: a quarter to learn on, a quarter to choose on, the others to prove on; of many, more prove."""
+    cuts = np.cumsum((0, *_sizes(n)))
     return [(samples[0][a:b], samples[1][a:b]) for a, b in pairwise(cuts)]
+
+
+def _sizes(n: int) -> tuple[int, int, int]:
+    """Return the samples a side to learn on, to choose on and to prove on."""
+    first, second = min(n // 4, _LEARNING), min(n // 4, _CHOOSING)
+    return first, second, n - first - second
 
 
 def _prove(

@@ -25,6 +25,7 @@ _COLUMNS = 64  # of a wider output only the most informative coordinates are use
 _ALONE = 6  # number of coordinates that are also used one by one
 _BINS = 128
 _THRESHOLDS = 200
+_ROUGH = 4  # strips of a bound that only ranks events
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,8 @@ def choose(
             often, seldom = below[::-1] if swapped else below
             # One list of candidates: first the tails at most t, then the tails above t.
             often, seldom = (np.concatenate((count, len(left) - count)) for count in (often, seldom))
-            strain = allowed.strain(epsilon_at_least(often, seldom, len(left), level, allowed.deltas)).max(axis=1)
+            bounds = epsilon_at_least(often, seldom, len(left), level, allowed.deltas, strips=_ROUGH)
+            strain = allowed.strain(bounds).max(axis=1)
             best = int(strain.argmax())
             above, index = divmod(best, len(thresholds))
             chosen.append(Event(feature, float(thresholds[index]), bool(above), swapped, float(strain[best])))
