@@ -88,7 +88,7 @@ def people() -> People:
 
 
 def adult() -> People:
-    train, test = (_read(SHARED / "adult" / f"adult.{name}.gz") for name in ("data", "test"))
+    train, test = (read_adult(SHARED / "adult" / f"adult.{name}.gz") for name in ("data", "test"))
     rows, asked = _features(train), _features(test)
     y, yt = ((one.income == ">50K").to_numpy().astype(np.int64) for one in (train, test))
     rich, rich_t = _rich(train), _rich(test)
@@ -102,7 +102,8 @@ def adult() -> People:
     )  # fmt: skip
 
 
-def _read(path: Path) -> pd.DataFrame:
+def read_adult(path: Path) -> pd.DataFrame:
+    """Adult's file as it comes, without the full stops of its test labels."""
     with gzip.open(path, "rt") as file:
         frame = pd.read_csv(file, names=NAMES, skipinitialspace=True, comment="|")
     return frame.assign(income=frame.income.str.rstrip("."))

@@ -4,6 +4,7 @@ The network learns UCI Adult where it is on this machine, else a generated table
 """
 
 import gzip
+import importlib.util
 import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,13 @@ from cloister.attack.models.shadows import Shadows, Signals, train_shadows
 from cloister.attack.models.target import Target
 
 pytestmark = pytest.mark.statistical
+_SPEC = importlib.util.spec_from_file_location(
+    "published_membership", Path(__file__).parents[2] / "benchmarks" / "published" / "membership.py"
+)
+assert _SPEC is not None
+assert _SPEC.loader is not None
+published = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(published)
 ADULT = Path(__file__).parents[3] / "shared" / "data" / "adult" / "adult.data.gz"
 N = 1000
 SHADOWS = 32
@@ -112,50 +120,16 @@ def auc(scores: Any, truth: Any) -> float:
     return Roc.of(scores[truth], scores[~truth]).auc
 
 
-# The formulas of the authors, as in their published code.
-
-
-def carlini_online(target: Any, logits: Any, inside: Any, fixed: bool) -> Any:
-    """LiRA: medians and variances of each record's logits, or one variance for all (mi_lira_2021/plot.py)."""
-    records = range(logits.shape[1])
-    held = [logits[inside[:, j], j] for j in records]
-    free = [logits[~inside[:, j], j] for j in records]
-    held, free = (np.array([x[: min(map(len, side))] for x in side]) for side in (held, free))
-    spread = (np.std(held), np.std(held)) if fixed else (np.std(held, 1), np.std(free, 1))
-    law = [stats.norm.logpdf(target, np.median(x, 1), s + 1e-30) for x, s in zip((held, free), spread, strict=True)]
-    return law[0] - law[1]
-
-
-def carlini_offline(target: Any, logits: Any, inside: Any, fixed: bool) -> Any:
-    """LiRA offline, as in the paper (equation 4): how far above the models without the record."""
-    free = [logits[~inside[:, j], j] for j in range(logits.shape[1])]
-    free = np.array([x[: min(map(len, free))] for x in free])
-    spread = np.std(free) if fixed else np.std(free, 1)
-    return (target - np.median(free, 1)) / (spread + 1e-30)
-
-
-def zarifzadeh(target: Any, models: Any, inside: Any, beside: Any, beside_models: Any, a: float) -> Any:
-    """RMIA offline, gamma 1 (ml_privacy_meter, modules/mia/attacks/rmia.py)."""
-    out = np.array([models[~inside[:, j], j].mean() for j in range(models.shape[1])])
-    ratio = target / ((1 + a) / 2 * out + (1 - a) / 2)
-    ratio_beside = beside / ((1 + a) / 2 * beside_models.mean(0) + (1 - a) / 2)
-    return np.average(ratio[:, None] / ratio_beside > 1.0, axis=1)
-
-
-def zarifzadeh_online(target: Any, models: Any, inside: Any, beside: Any, beside_models: Any) -> Any:
-    """RMIA with models on both sides of each record (their equation 10)."""
-    average = [(models[inside[:, j], j].mean() + models[~inside[:, j], j].mean()) / 2 for j in range(models.shape[1])]
-    return np.average((target / np.array(average))[:, None] / (beside / beside_models.mean(0)) > 1.0, axis=1)
-
-
 def test_lira_is_no_worse_than_the_authors_formula_on_the_same_losses(losses: list[Losses]) -> None:
     ours, theirs, offline, theirs_offline = [], [], [], []
     for one in losses:
         given = one.target.logit, one.shadows.logits, one.shadows.inside
         ours.append(auc(lira_scores(*given), one.truth))
-        theirs.append(max(auc(carlini_online(*given, fixed=fixed), one.truth) for fixed in (True, False)))
+        theirs.append(max(auc(published.lira(*given, fixed=fixed), one.truth) for fixed in (True, False)))
         offline.append(auc(lira_scores(*given, offline=True), one.truth))
-        theirs_offline.append(max(auc(carlini_offline(*given, fixed=fixed), one.truth) for fixed in (True, False)))
+        theirs_offline.append(
+            max(auc(published.lira_offline(*given, fixed=fixed), one.truth) for fixed in (True, False))
+        )
     print("LiRA", ours, theirs, "offline", offline, theirs_offline)
     assert np.mean(ours) >= np.mean(theirs)
     assert np.mean(offline) >= np.mean(theirs_offline)
@@ -168,9 +142,9 @@ def test_rmia_is_no_worse_than_the_authors_formula_on_the_same_losses(losses: li
         beside = one.beside.probability, one.beside_shadows.probabilities
         for a in (0.0, 0.3, rmia_offline_a(*given[1:]), 1.0):
             ours = auc(rmia_scores(*given, population=beside, offline_a=a), one.truth)
-            assert ours >= auc(zarifzadeh(*given, *beside, a=a), one.truth) - TIES
+            assert ours >= auc(published.rmia(*given, *beside, a=a), one.truth) - TIES
         online = auc(rmia_scores(*given, population=beside, offline=False), one.truth)
-        theirs = auc(zarifzadeh_online(*given, *beside), one.truth)
+        theirs = auc(published.rmia_online(*given, *beside), one.truth)
         print("RMIA online", online, theirs, "offline", ours)
         assert online >= theirs - TIES
         assert online > 0.6
