@@ -80,19 +80,24 @@ class PrivateTable:
         """Return some columns of the rows themselves, and with `unit` also that of the unit, which is as secret."""
         return ChosenRows(self.rows, tuple(names), self.max_rows, self.secret, unit and self.max_rows is not None)
 
-    def portion(self, digit: str) -> "PrivateTable":
-        """Return about a sixteenth of the rows: the units (or rows) whose keyed hash begins with a hexadecimal digit.
+    def portion(self, digits: str, salt: str = "") -> "PrivateTable":
+        """Return the units (or rows) whose keyed hash begins with one of these hexadecimal digits.
 
-        The sixteen portions are disjoint and hold all rows. Rows of one unit are in one portion.
+        The sixteen portions of one digit are disjoint and hold all rows. Rows of one unit are in one portion. Portions
+        of another salt are independent of these.
         """
         names = [UNIT] if self.max_rows is not None else list(self.columns)
-        hashed = _keyed_hash(self.secret, [exp.column(name, quoted=True) for name in names])
+        hashed = _keyed_hash(f"{self.secret}{salt}", [exp.column(name, quoted=True) for name in names])
         first = exp.Substring(this=hashed, start=exp.Literal.number(1), length=exp.Literal.number(1))
         columns = [exp.column(name, quoted=True) for name in self.columns]
         rows = exp.select().from_(_named(self.rows.select(*columns), internal("whole")))
         if self.max_rows is not None:
             rows = rows.select(exp.column(UNIT, quoted=True))
-        return replace(self, rows=rows.where(exp.EQ(this=first, expression=exp.Literal.string(digit))))
+        listed = [exp.Literal.string(digit) for digit in digits]
+        chosen = (
+            exp.EQ(this=first, expression=listed[0]) if len(listed) == 1 else exp.In(this=first, expressions=listed)
+        )
+        return replace(self, rows=rows.where(chosen))
 
     def where(self, condition: exp.Expression) -> "PrivateTable":
         """Return the rows that satisfy a condition on single rows."""

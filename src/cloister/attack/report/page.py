@@ -21,7 +21,7 @@ from cloister.privacy.loss import Loss, Relation
 from cloister.privacy.number import lower_text, percent_limits
 from cloister.version import __version__
 
-__all__ = ["headline", "save", "save_json", "to_html", "to_json"]
+__all__ = ["charts", "figure_text", "headline", "odds", "save", "save_json", "tiles", "to_html", "to_json"]
 
 _OWNERS_VIEW = (
     "OWNER'S VIEW: attacks read the rows without noise. Not to be published; what is learned here is as sensitive as "
@@ -161,18 +161,19 @@ def _section(finding: Finding, *, alone: bool) -> Iterator[str]:
     yield f"<section><h2>{escape(_named(finding))}</h2>"
     if not alone:
         yield f'<p class="verdict {_kind(finding)}">{escape(finding.verdict)}</p>'
-    yield f'<div class="tiles">{"".join(_tiles(finding))}</div>'
+    shown = (f'<div class="tile"><b>{escape(number)}</b>{escape(words)}</div>' for number, words in tiles(finding))
+    yield f'<div class="tiles">{"".join(shown)}</div>'
     yield "<h3>What the attacker knew</h3>"
     yield f"<p><b>{escape(finding.access.capitalize())}.</b> {escape(_sentence(finding.knowledge))}</p>"
     yield '<h3>What was learned</h3><div class="charts">'
-    yield from (figure(*drawn) for drawn in _charts(finding))
+    yield from (figure(*drawn) for drawn in charts(finding))
     yield "</div>"
     if finding.claim is not None:
-        yield f'<p class="soft">{escape(_odds(finding.claim))}</p>'
+        yield f'<p class="soft">{escape(odds(finding.claim))}</p>'
     if finding.figures:
         yield "<h3>Figures</h3><dl>"
         yield from (
-            f"<dt>{escape(name)}</dt><dd>{escape(_figure(value))}</dd>" for name, value in finding.figures.items()
+            f"<dt>{escape(name)}</dt><dd>{escape(figure_text(value))}</dd>" for name, value in finding.figures.items()
         )
         yield "</dl>"
     if finding.pictures:
@@ -184,9 +185,10 @@ def _section(finding: Finding, *, alone: bool) -> Iterator[str]:
     yield "</section>"
 
 
-def _tiles(finding: Finding) -> Iterator[str]:
+def tiles(finding: Finding) -> Iterator[tuple[str, str]]:
+    """Yield the main numbers of a finding, each with what it is."""
     limits = percent_limits(*finding.interval, 1)
-    tiles = [
+    numbers = [
         (f"{finding.success:.1%}", f"of {finding.measure} ({limits[0]} to {limits[1]} %)"),
         (f"{finding.baseline:.1%}", "by the best guess without the target"),
         (f"{finding.advantage:.1%}", "advantage: share of what guessing leaves open"),
@@ -194,11 +196,12 @@ def _tiles(finding: Finding) -> Iterator[str]:
     if finding.epsilon is not None:
         allowed = finding.epsilon.allowed
         claim = "no claim was given" if allowed is None else f"the claim allows {allowed:.4g}"
-        tiles.append((f"ε ≥ {lower_text(finding.epsilon.lower, 3)}", claim))
-    yield from (f'<div class="tile"><b>{escape(number)}</b>{escape(words)}</div>' for number, words in tiles)
+        numbers.append((f"ε ≥ {lower_text(finding.epsilon.lower, 3)}", claim))
+    yield from numbers
 
 
-def _charts(finding: Finding) -> Iterator[Drawn]:
+def charts(finding: Finding) -> Iterator[Drawn]:
+    """Draw a finding: success, curve, bound on epsilon, and how sure the attacker is of how many records."""
     yield success_chart(finding)
     if finding.roc is not None:
         yield roc_chart(finding.roc, finding.claim)
@@ -208,7 +211,7 @@ def _charts(finding: Finding) -> Iterator[Drawn]:
         yield risk_chart(finding.risk)
 
 
-def _odds(claim: Loss) -> str:
+def odds(claim: Loss) -> str:
     """Return what a claim bounds: the posterior of somebody who is not sure before (Wasserman and Zhou 2010)."""
     loss = claim if claim.measure == "epsilon" else claim.as_epsilon(delta="1e-6")
     most = 1 / (1 + math.exp(-float(loss.amount)))
@@ -224,7 +227,8 @@ def _odds(claim: Loss) -> str:
     )
 
 
-def _figure(value: float | int | str) -> str:
+def figure_text(value: float | int | str) -> str:
+    """Return a figure of a finding as text."""
     if isinstance(value, str):
         return value
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"

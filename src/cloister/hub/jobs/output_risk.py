@@ -30,7 +30,7 @@ from cloister.privacy.errors import CloisterError, TooMany
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
 
-__all__ = ["EarlierRelease", "RiskOrder", "earlier_releases", "risk_order"]
+__all__ = ["EarlierRelease", "RiskOrder", "earlier_releases", "risk_order", "view_from_json"]
 
 SECONDS = 30.0  # for all comparisons of one page
 MOST_FILES = 50  # that one is compared with, the newest first
@@ -323,11 +323,12 @@ def _file(hub: "Hub", session: Session, dataset: Dataset, number: int) -> _File 
     quasi, sensitive, plain = (tuple(asked[name]) for name in ("quasi", "sensitive", "plain"))
     ladders = result["side"].get("hierarchies", {})
     return _File(
-        number, str(result["table"]), rows_of(result), quasi, sensitive, plain, _view(package["view"]), ladders
+        number, str(result["table"]), rows_of(result), quasi, sensitive, plain, view_from_json(package["view"]), ladders
     )
 
 
-def _view(record: Mapping[str, Any] | None) -> Mapping[str, TableView] | None:
+def view_from_json(record: Mapping[str, Any] | None) -> Mapping[str, TableView] | None:
+    """Return the view that an output was made through, as its package holds it."""
     if record is None:
         return None
     return {

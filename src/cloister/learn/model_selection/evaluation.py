@@ -26,7 +26,7 @@ from cloister.learn.preprocessing.encode_features import prepare
 from cloister.privacy.filter import PrivacyFilter, noise_for
 from cloister.privacy.loss import Loss
 
-__all__ = ["SURE", "Evaluation", "Interval", "Trial", "evaluate", "expected_error"]
+__all__ = ["SURE", "Evaluation", "Interval", "Trial", "column_values", "evaluate", "expected_error"]
 
 Floats = NDArray[np.float64]
 _STEPS = 24
@@ -115,7 +115,7 @@ class Trial:
         """Return the columns, and the group of each row. Reads rows: call it inside a step."""
         names = tuple(dict.fromkeys((*self.features, self.target, *([self.group] if self.group else []))))
         table = self.relation.chosen(names).run(self.relation.engine)
-        columns = {name: _values(table.column(name), self.relation.columns[name]) for name in names}
+        columns = {name: column_values(table.column(name), self.relation.columns[name]) for name in names}
         if not self.group:
             return columns, np.zeros(table.num_rows, dtype=np.int64)
         return columns, _codes(np.asarray(table.column(self.group).to_pylist(), dtype=object), self.labels)
@@ -355,7 +355,7 @@ def _codes(values: NDArray[Any], listed: Sequence[Any]) -> NDArray[np.int64]:
     return Categories(listed, exact=True).codes(values)
 
 
-def _values(column: Any, facts: Column) -> NDArray[Any]:
+def column_values(column: Any, facts: Column) -> NDArray[Any]:
     """Return a column as an array: numbers with NaN where they are missing, other types as objects.
 
     The type of the array follows from the schema alone: if integers were read as floats as soon as one of them is
