@@ -6,12 +6,18 @@ import re
 
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 import cloister as cl
 from cloister import synth
+from cloister.attack import membership_of_scores
+from cloister.attack.tables import homogeneity
 from cloister.data.hospital import SCHEMA, hospital
+from cloister.hub.core.models import Attack, Job
+from cloister.hub.jobs.attacks import running
+from cloister.hub.jobs.attacks.package import packed
 from cloister.hub.jobs.external_tables.submission import hand_in
 from cloister.hub.ops.setup import invitation_link
 from cloister.hub.surveys import survey as surveys
@@ -72,6 +78,9 @@ PAGES = {
         "/datasets/visits/versions",
         "/datasets/visits/ledger",
         "/datasets/visits/activity",
+        "/datasets/visits/attacks",
+        "/datasets/visits/attacks/DONE",
+        "/datasets/visits/attacks/UNDER-WAY",
         "/datasets/visits/requests",
         "/datasets/visits/subject",
         "/datasets/stays/tables",
@@ -83,7 +92,7 @@ PAGES = {
 }
 # Files, pictures and answers for machines; not pages.
 FILES = re.compile(
-    r"\.(csv|svg|parquet|side\.json)$|/(receipt|reports|estimates|label|model|copy|head|export|mock/\{table\}|\{file\})$|^/(health|metrics)"
+    r"\.(csv|svg|parquet|side\.json)$|/report\.(html|json)$|/(receipt|reports|estimates|label|model|copy|head|export|mock/\{table\}|\{file\})$|^/(health|metrics)"
 )
 # They lead to another page.
 DETOURS = {f"/datasets/{{name}}/{kind}" for kind in ("query", "profile", "train", "predict", "synthesise", "anonymise")}
@@ -114,6 +123,27 @@ def handed_in(place, folder):
     return hand_in(place.hub, place.person("hanna"), "stays", *files, key).id
 
 
+def attacked(place, done):
+    """An attack of Hanna's on a job on visits, with findings as if they had been made, or under way; its number."""
+    hub = place.hub
+    with hub.database.writing() as session:
+        job = session.scalar(sa.select(Job).where(Job.id == 1))
+        attack = Attack(
+            dataset_id=job.dataset_id, job_id=job.id, state="running", stage="training twin 2", progress=0.4
+        )
+        session.add(attack)
+        session.flush()
+        number = attack.id
+    if done:
+        scores = membership_of_scores(range(100, 300), range(200), claim=cl.rho("0.1"))
+        table = homogeneity(
+            {"age": ["<30", "<30", ">=30"], "ill": ["flu", "TB", "flu"]}, quasi=["age"], sensitive="ill"
+        )
+        findings = [scores, table.finding("Anonymised release 1")]
+        running._end(hub, number, *packed(findings, {"minimality": "it needs harmful values."}, "Model 1"))
+    return number
+
+
 @pytest.fixture(scope="module")
 def secrets(place, tmp_path_factory):
     """Addresses that somebody is handed once, and that of a table that was handed in."""
@@ -126,6 +156,8 @@ def secrets(place, tmp_path_factory):
         "/invitation/SECRET": invitation_link(place.hub, "guest@new.example", ["data user"], "University"),
         "/reset/SECRET": f"/reset/{reset}",
         "/subject-card": card_link(place.hub, "visits"),
+        "/datasets/visits/attacks/DONE": f"/datasets/visits/attacks/{attacked(place, done=True)}",
+        "/datasets/visits/attacks/UNDER-WAY": f"/datasets/visits/attacks/{attacked(place, done=False)}",
         "/datasets/stays/tables/HANDED": f"/datasets/stays/tables/{handed_in(place, tmp_path_factory.mktemp('own'))}",
     }
 

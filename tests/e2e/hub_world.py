@@ -24,6 +24,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
+from cloister.attack import membership_of_scores
 from cloister.hub.approvals import ask_access
 from cloister.hub.core import models
 from cloister.hub.core.database import now
@@ -33,6 +34,8 @@ from cloister.hub.core.settings import Settings
 from cloister.hub.core.signed_state import note_pause
 from cloister.hub.datasets import datasets, ingest, upload
 from cloister.hub.jobs import gateway, queue
+from cloister.hub.jobs.attacks import running, store
+from cloister.hub.jobs.attacks.package import packed
 from cloister.hub.jobs.dataset_pool import DatasetPool
 from cloister.hub.jobs.external_tables.submission import hand_in
 from cloister.hub.jobs.runner import run_job
@@ -147,6 +150,7 @@ class Things:
     made: int = 987_654
     handed: int = 987_654
     output: int = 987_654
+    attack: int = 987_654
 
     def fill(self, path, number=0):
         """An address from a route's pattern; `number` is what stands for {number}."""
@@ -487,6 +491,7 @@ def _things(town):
             reset,
             trained=trained[name],
             made=synthetic[name],
+            attack=_attack(town, "owner" if name == "visits" else "other", name, trained[name]),
             handed=_hand_in(town, "owner" if name == "visits" else "other", name, synthetic[name]),
         )
     town.visits, town.hidden = made["visits"], made["lakeside"]
@@ -502,6 +507,14 @@ def _hand_in(town, owner, name, made):
         result = session.get_one(models.Job, made).result
     files = base64.b64decode(result["file"]), json.dumps(result["side"]).encode()
     return hand_in(town.hub, town.people[owner], name, *files, str(town.hub.key.public)).id
+
+
+def _attack(town, owner, name, job):
+    """An attack of the owner's on a model that is done, with a finding as if one had been made; its number."""
+    number = store.start(town.hub, town.people[owner], name, job)
+    finding = membership_of_scores(range(100, 200), range(100))
+    running._end(town.hub, number, *packed([finding], {}, "A model"))
+    return number
 
 
 def dump(hub):

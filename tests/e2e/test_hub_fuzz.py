@@ -60,6 +60,8 @@ def real(town, operation):
         if "versions" in operation.path
         else things.handed
         if "/tables" in operation.path
+        else things.attack
+        if "/attacks" in operation.path
         else things.job
     )
     values = {"name": "visits", "number": number, "table": "visits", "upload_id": things.upload}

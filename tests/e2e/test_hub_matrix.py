@@ -139,6 +139,10 @@ TABLE = {
     "GET /api/datasets/{name}/tables/{number}/table": rule(
         "owner ada", "other", "reviewer dora", **READ, number="handed"
     ),
+    "GET /api/datasets/{name}/attacks": but(owns, **READ),
+    "POST /api/datasets/{name}/attacks": but(owns, **SHARE, sent={"job": "{trained}"}),
+    "GET /api/datasets/{name}/attacks/{number}": but(owns, **READ, number="attack"),
+    "DELETE /api/datasets/{name}/attacks/{number}": but(owns, **SHARE, number="attack"),
     "GET /api/uploads/{upload_id}": rule("owner provider", "other", **READ),
     "PUT /api/uploads/{upload_id}": rule("owner provider", "other", **SHARE, after="?offset=0"),
     "DELETE /api/uploads/{upload_id}": rule("owner provider", "other", **SHARE),
@@ -283,6 +287,13 @@ TABLE = {
     "POST /datasets/{name}/delete": but(owns, sent={"confirm": "{name}"}),
     "GET /datasets/{name}/activity": owns,
     "POST /datasets/{name}/activity/pause": but(owns, sent={"paused": "yes"}),
+    "GET /datasets/{name}/attacks": owns,
+    "POST /datasets/{name}/attacks": but(owns, sent={"job": "{trained}"}),
+    "GET /datasets/{name}/attacks/{number}": but(owns, number="attack"),
+    "POST /datasets/{name}/attacks/{number}/cancel": but(owns, number="attack"),
+    "POST /datasets/{name}/attacks/{number}/remove": but(owns, number="attack"),
+    "GET /datasets/{name}/attacks/{number}/report.html": but(owns, number="attack"),
+    "GET /datasets/{name}/attacks/{number}/report.json": but(owns, number="attack"),
     "GET /datasets/{name}/ledger": rule(f"{KNOWN} auditor", "other auditor"),
     "GET /datasets/{name}/ledger.csv": rule(f"{KNOWN} auditor", "other auditor"),
     "GET /datasets/{name}/ledger/{side}.svg": rule(
@@ -392,7 +403,11 @@ def request(town, who, key, side, how="browser", **headers):
 def filled(sent, things):
     if isinstance(sent, dict):
         return {name: filled(value, things) for name, value in sent.items()}
-    return sent.replace("{name}", things.name).replace("{upload}", things.upload) if isinstance(sent, str) else sent
+    if not isinstance(sent, str):
+        return sent
+    for word, value in (("{name}", things.name), ("{upload}", things.upload), ("{trained}", str(things.trained))):
+        sent = sent.replace(word, value)
+    return sent
 
 
 def plain(answer, things):
@@ -715,7 +730,7 @@ UNTYPED = re.compile(
     r"/(sign-out|notices/.*|audit/verify|ledger/verify|account/(verify|sessions/end|second-factor/cancel)|verify/.*"
     r"|account/second-factor/remove|account/tokens/\{number\}/revoke|jobs/\{number\}/(cancel|forget)"
     r"|people/\{number\}/(verify|close|open)|requests/\{number\}/withdraw|work/query/\{name\}/saved/\{number\}/forget"
-    r"|datasets/\{name\}/(pause|activity/pause|versions/(files/\{upload_id\}/cancel|\{number\}/retry))"
+    r"|datasets/\{name\}/(pause|activity/pause|attacks(/\{number\}/(cancel|remove))?|versions/(files/\{upload_id\}/cancel|\{number\}/retry))"
     r"|surveys/\{name\}/(close|wave|questions/\{question\}/(move|delete))|s/.*)"
 )
 

@@ -4,6 +4,7 @@ Organisation ── Person ── Session, Token, OneTimeLink; Try
 Dataset ── Version (its sealed tables), PolicyVersion, Upload
 Job: a job on a dataset, its plan, its state, its result; Spent, Seen, SavedQuery
 Request: waits for a decision about access, or about a release above a threshold; Decision, Comment
+Output: waits for people to look at it; Attack: an owner's attack on what was made from their dataset
 Notice, AuditEntry
 Survey ── Invitation (who may answer), Submission (reports, never true answers), SeenReport, Refusal (how many)
 """
@@ -16,6 +17,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 from cloister.hub.core.database import Base, now
 
 __all__ = [
+    "Attack",
     "AuditEntry",
     "Comment",
     "Dataset",
@@ -304,6 +306,27 @@ class Output(Base):
     facts: Mapped[bytes | None] = mapped_column(LargeBinary)  # sealed: label and risks, for the owner only
     released: Mapped[float | None]
     created: Mapped[float] = mapped_column(default=now)
+    job: Mapped[Job] = relationship(lazy="joined")
+
+
+class Attack(Base):
+    """Attack that a dataset's owner runs on the result of a job. What it finds is for them alone, as secret as rows.
+
+    States: queued → running → done; or failed, cancelled. `facts` and `report` are sealed by the dataset's key.
+    """
+
+    __tablename__ = "attacks"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    dataset_id: Mapped[int] = mapped_column(ForeignKey("datasets.id"), index=True)
+    job_id: Mapped[int] = mapped_column(ForeignKey("jobs.id"))
+    state: Mapped[str] = mapped_column(String(20), default="queued", index=True)
+    progress: Mapped[float] = mapped_column(default=0.0)
+    stage: Mapped[str] = mapped_column(_NAME, default="")  # depends on the job only
+    attempts: Mapped[int] = mapped_column(default=0)  # so far; one that kills workers is given up
+    facts: Mapped[bytes | None] = mapped_column(LargeBinary)  # sealed: the verdict, or what went wrong
+    report: Mapped[bytes | None] = mapped_column(LargeBinary, deferred=True)  # sealed: the findings
+    created: Mapped[float] = mapped_column(default=now)
+    finished: Mapped[float | None]
     job: Mapped[Job] = relationship(lazy="joined")
 
 

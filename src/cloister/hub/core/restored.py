@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from cloister.hub.core.database import now
 from cloister.hub.core.models import (
+    Attack,
     AuditEntry,
     Dataset,
     Job,
@@ -90,6 +91,8 @@ def _stop_what_was_pending(session: Session) -> None:
     problem = "The hub was restored from a copy while others looked at its output. Nothing was spent. Submit it again."
     session.execute(checking.values(state="cancelled", finished=now(), problem=problem))
     session.execute(sa.update(Output).where(Output.released.is_(None)).values(sealed=None, facts=None))
+    attacks = sa.update(Attack).where(Attack.state.in_(("queued", "running")))
+    session.execute(attacks.values(state="cancelled", finished=now()))
     active = sa.update(Job).where(Job.state.in_(("running", "charged")))
     problem = "The hub was restored from a copy while this ran. What was charged stands. Submit it again."
     session.execute(active.values(state="interrupted", finished=now(), problem=problem))

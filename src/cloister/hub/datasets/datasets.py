@@ -21,7 +21,7 @@ from cloister.hub.core.copies import remove_orphaned_copies
 from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.keys import part_of, seal
-from cloister.hub.core.models import Dataset, Person, Upload, Version
+from cloister.hub.core.models import Attack, Dataset, Person, Upload, Version
 from cloister.hub.core.signed_state import (
     check_version,
     keyed_digest,
@@ -409,6 +409,7 @@ def delete(hub: Hub, session: Session, person: Person, dataset: Dataset) -> None
         session.connection().exec_driver_sql("PRAGMA secure_delete = ON")  # overwrite, not just unlink
     dataset.wrapped_key, dataset.deleted, dataset.paused = None, now(), True
     session.add(dataset)
+    session.execute(sa.delete(Attack).where(Attack.dataset_id == dataset.id))
     waiting = list(session.scalars(sa.select(Upload).where(Upload.dataset_id == dataset.id)))
     for upload in waiting:
         upload.state = "cancelled" if upload.state in ("open", "complete") else upload.state

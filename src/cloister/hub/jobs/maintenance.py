@@ -1,4 +1,4 @@
-"""Periodic tasks of a worker: new versions, expired requests, mail, old results, jobs of dead workers.
+"""Periodic tasks of a worker: new versions, attacks, expired requests, mail, old results, jobs of dead workers.
 
 Every worker runs them; each task may run twice and in several workers at once.
 """
@@ -25,6 +25,7 @@ from cloister.hub.core.models import Dataset, Job, Output, Version
 from cloister.hub.datasets import ingest, upload
 from cloister.hub.datasets.datasets import finish_erasing
 from cloister.hub.jobs import queue
+from cloister.hub.jobs.attacks import running
 from cloister.hub.jobs.dataset_pool import DatasetPool, deleted
 from cloister.hub.policy import versions
 from cloister.privacy.errors import CloisterError
@@ -32,7 +33,15 @@ from cloister.privacy.errors import CloisterError
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
 
-__all__ = ["MOST_TRIES", "Chores", "forgive_try", "give_up_version", "prepare_versions", "remove_old_results"]
+__all__ = [
+    "MOST_TRIES",
+    "Chores",
+    "forgive_try",
+    "give_up_version",
+    "prepare_versions",
+    "remove_old_results",
+    "run_attacks",
+]
 
 _LOG = logging.getLogger("cloister.hub.jobs")
 _DAY = 86_400
@@ -111,6 +120,17 @@ def prepare_versions(
     return 0
 
 
+def run_attacks(
+    hub: "Hub",
+    pool: DatasetPool,
+    waited: float = 0.0,
+    watched: Callable[[int], AbstractContextManager[object]] = nullcontext,
+) -> bool:
+    """Run the next attack of an owner; return True if there was one. See `attacks/running.py`."""
+    with _a_place(hub) as free:
+        return free and running.run_next(hub, pool, waited=waited, watched=watched)
+
+
 def give_up_version(hub: "Hub", number: int, problem: str) -> None:
     """Mark a version in preparation as failed, with a message for its owner."""
     ingest.give_up(hub, number, problem)
@@ -152,7 +172,7 @@ def _alone(hub: "Hub", number: int) -> Iterator[int | None]:
 
 @contextmanager
 def _a_place(hub: "Hub") -> Iterator[bool]:
-    """Return True if this worker may prepare a version now: of several workers, one is left for jobs."""
+    """Return True if this worker may prepare a version or attack now: of several workers, one is left for jobs."""
     free, file = False, -1
     for number in range(max(1, len(heartbeats.living(hub.folder)) - 1)):
         file = os.open(hub.folder / "sealed" / f".place-{number}", os.O_RDWR | os.O_CREAT, 0o600)

@@ -39,8 +39,15 @@ from cloister.hub.core.models import Job
 from cloister.hub.core.settings import Settings
 from cloister.hub.datasets.bounded import OWN_MEMORY
 from cloister.hub.jobs import limits, queue
+from cloister.hub.jobs.attacks import running
 from cloister.hub.jobs.dataset_pool import DatasetPool
-from cloister.hub.jobs.maintenance import Chores, forgive_try, give_up_version, prepare_versions
+from cloister.hub.jobs.maintenance import (
+    Chores,
+    forgive_try,
+    give_up_version,
+    prepare_versions,
+    run_attacks,
+)
 from cloister.hub.jobs.runner import run_job
 from cloister.hub.jobs.trust_model import trust_model_of
 
@@ -50,10 +57,12 @@ _LOG = logging.getLogger("cloister.hub.jobs")
 _BUSY_S, _IDLE_S = 0.02, 0.25
 _WATCH_S = 0.2
 _VERSIONS_EVERY_S = 0.5
+_ATTACKS_EVERY_S = 0.5
+_ATTACK_WAITS_S = 60.0  # while jobs keep the workers busy
 _SLOWEST_S = 30.0
 _RESTART_S = 1.0
 _DAY_S = 86_400.0
-_JOB, _VERSION, _CHORES = 1, 2, 3  # current task of a child; 0: none
+_JOB, _VERSION, _CHORES, _ATTACK = 1, 2, 3, 4  # current task of a child; 0: none
 _LESS = "Send shorter values, fewer rows or smaller row groups, or ask the operator to raise the limit, then try again."
 
 
@@ -92,7 +101,12 @@ def run(hub: Hub, stop: threading.Event | None = None) -> None:
 
 def _watched(child: BaseProcess, watch: Any, settings: Settings, most: int, stop: threading.Event) -> str:
     """Wait until the child ends, or kill it; return the reason if its task caused it."""
-    limits_s = {_JOB: settings.job_seconds, _VERSION: settings.prepare_seconds, _CHORES: settings.job_seconds}
+    limits_s = {
+        _JOB: settings.job_seconds,
+        _VERSION: settings.prepare_seconds,
+        _CHORES: settings.job_seconds,
+        _ATTACK: settings.job_seconds,
+    }
     while child.is_alive():
         if stop.is_set():
             _terminate(child)
@@ -121,6 +135,10 @@ def _settle(hub: Hub, worker: str, doing: int, number: int, why: str, stopping: 
             give_up_version(hub, number, f"the tables could not be prepared: {why}. {_LESS}")
         elif stopping and doing == _VERSION:
             forgive_try(hub, number)
+        elif why and doing == _ATTACK:
+            running.give_up(hub, number, why)
+        elif stopping and doing == _ATTACK:
+            running.forgive(hub, number)
         queue.recover(hub, worker)
     except Exception as error:  # another worker settles it when the lease has run out
         _LOG.warning("a job is not settled yet", extra={"facts": {"worker": worker, **error_facts(error)}})
@@ -179,7 +197,8 @@ def work(hub: Hub, name: str, stop: threading.Event, watch: Any = None, parent: 
     pool = DatasetPool(
         hub, lambda dataset, version, person: trust_model_of(dataset.trust).open(hub, dataset, version, person)
     )
-    chores, wait_s, versions_due, failures = Chores(hub, pool), _BUSY_S, 0.0, 0
+    chores, wait_s, versions_due, attacks_due, failures = Chores(hub, pool), _BUSY_S, 0.0, 0.0, 0
+    idle = False  # no job waited when it last looked
     heart, watched = _Heart(hub, name), _Watch(watch)
     try:
         while not stop.is_set() and (parent is None or os.getppid() == parent):
@@ -194,8 +213,12 @@ def work(hub: Hub, name: str, stop: threading.Event, watch: Any = None, parent: 
                     except Exception as error:  # jobs still get their turn
                         _note(hub, name, error)
                     versions_due = time.monotonic() + _VERSIONS_EVERY_S
+                if time.monotonic() >= attacks_due:  # jobs go first, unless they keep an attack waiting
+                    attacks_due = time.monotonic() + _ATTACKS_EVERY_S
+                    run_attacks(hub, pool, 0.0 if idle else _ATTACK_WAITS_S, lambda number: watched.at(_ATTACK, number))
                 with watched.at(_CHORES):
                     job = queue.claim(hub.database, name, most_each=(len(heartbeats.living(hub.folder)) + 1) // 2 or 1)
+                idle = job is None
                 if job is None:
                     stop.wait(wait_s)
                     wait_s = min(_IDLE_S, wait_s * 1.2)

@@ -133,6 +133,7 @@ def draw(
         pictures=charts.pictures(result) if result is not None else [],
         places=_places(result),
         file=table_name(job) if job.kind in ("synthesise", "anonymise") else model_name(job),
+        attacks=_attacks(visitor, job),
         again=f"/work/{job.kind}/{job.dataset.name}?job={job.id}" if mine and not submitted else "",
     )
 
@@ -221,6 +222,16 @@ def _why(visitor: Visitor, session: Session, job: Job) -> str:
         return ""
     known = gateway.may_know(visitor.hub, session, visitor.who, job.dataset, visitor.environment)
     return f"/datasets/{name}/why?decision={decision}" if known else ""
+
+
+def _attacks(visitor: Visitor, job: Job) -> str:
+    """Return where the dataset's owner attacks what a job has left; empty for others, and where nothing is left."""
+    owns = visitor.who.id == job.dataset.owner_id and job.dataset.deleted is None
+    return (
+        f"/datasets/{quote(job.dataset.name)}/attacks#job-{job.id}"
+        if owns and job.kind in _LEFT and job.state == "done"
+        else ""
+    )
 
 
 def _places(result: dict[str, Any] | None) -> list[int | None]:

@@ -1,4 +1,4 @@
-// A job's progress, as it happens. Without this file the page loads itself again every few seconds.
+// The progress of a job, or of an attack (data-follow), as it happens. Without this file the page loads itself again every few seconds.
 
 import { call } from "./call.js";
 
@@ -14,7 +14,8 @@ async function follow() {
   const before = state.textContent.trim();
   for (let wait = 1; ; ) {
     try {
-      const job = await call(`/api/jobs/${box.dataset.job}?wait=2`);
+      const answer = await call(box.dataset.follow ?? `/api/jobs/${box.dataset.job}?wait=2`);
+      const job = answer.attack ?? answer;
       wait = 1;
       const moved = FINISHED.includes(job.state) || [before, job.state].includes("checking") || before === "waiting";
       if (job.state !== before && moved) return window.location.reload();
@@ -29,7 +30,7 @@ async function follow() {
       }
       wait = Math.min(wait * 2, 30);
     }
-    await sleep(before === "checking" ? 15000 : wait * 700); // people take longer than workers
+    await sleep(before === "checking" ? 15000 : wait * (box.dataset.follow ? 1500 : 700)); // people take longer than workers
   }
 }
 

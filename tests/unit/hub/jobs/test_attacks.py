@@ -1,0 +1,442 @@
+"""An owner attacks what was made from their dataset: what is found, who learns of it, and what becomes of it."""
+
+import json
+
+import pytest
+import sqlalchemy as sa
+
+from cloister.hub.approvals.visibility import result_of
+from cloister.hub.core.database import now
+from cloister.hub.core.models import Attack, AuditEntry, Job, Output, Person, Request
+from cloister.hub.datasets import datasets
+from cloister.hub.jobs import gateway, maintenance, output_check
+from cloister.hub.jobs.attacks import running, store
+from cloister.privacy.errors import NotHere, NotNow
+
+FORM = {"quasi": "age, ward", "sensitive": "stay_days", "models": "k=5, l=2 (stay_days)", "suppression": "10%"}
+MAY = "may: [see schema, query, profile]"
+MORE = MAY.replace("profile", "profile, train, synthesise, anonymise")
+BLOCK = 'anonymised: {at_least: "k=5", suppression_at_most: 10%}\nroles:'
+
+
+@pytest.fixture
+def world(hospital_hub):
+    hospital_hub.publish(change=[(MAY, MORE), ("roles:", BLOCK)])
+    return hospital_hub
+
+
+def checking(world, who="ada", **form):
+    order = gateway.JobOrder("visits", "anonymise", {**FORM, **form}, "health-research", world.here)
+    job = gateway.submit(world.hub, world.people[who], order).id
+    assert world.work() == ["checking"]
+    return job, world.rows(sa.select(Request.id).where(Request.job_id == job))[0]
+
+
+def vote(world, number, *people, agreed=True):
+    for who in people:
+        with world.hub.database.writing() as session:
+            person, request = session.get_one(Person, world.people[who].id), session.get_one(Request, number)
+            digest = session.scalar(sa.select(Output.digest).where(Output.job_id == request.job_id))
+            output_check.decide(world.hub, session, person, request, agreed, "Fine.", digest)
+
+
+def released(world, who="ada", **form):
+    job, request = checking(world, who, **form)
+    vote(world, request, "owner", "reviewer")
+    return job
+
+
+def start(world, job, who="owner"):
+    return store.start(world.hub, world.people[who], "visits", job)
+
+
+def attack(world, job, who="owner"):
+    """Start an attack and be its worker; its number."""
+    number, pool = start(world, job, who), world.pool()
+    assert running.run_next(world.hub, pool)
+    pool.close()
+    return number
+
+
+def found(world, number):
+    with world.hub.database.reading() as session:
+        return store.find(world.hub, session, datasets.find(session, "visits"), number)
+
+
+def report(world, number):
+    with world.hub.database.reading() as session:
+        return store.report_of(world.hub, session, datasets.find(session, "visits"), number)
+
+
+def listed(world, who="owner"):
+    with world.hub.database.reading() as session:
+        return store.targets(world.hub, session, datasets.find(session, "visits"), world.people[who])
+
+
+# An anonymised release
+
+
+def test_an_anonymised_release_is_attacked_end_to_end(world):
+    job = released(world)
+    assert [(one.job_id, one.kind, one.held, one.problem) for one in listed(world)] == [(job, "anonymise", False, "")]
+    number = attack(world, job)
+    told = found(world, number)
+    assert (told.state, told.progress, told.stage, told.job_id) == ("done", 1.0, "", job)
+    assert told.finished >= told.created
+    findings = {one["attack"]: one for one in report(world, number)["json"]["findings"]}
+    assert told.facts["attacks"] == len(findings) > 4
+    prosecutor = findings["re-identification by a prosecutor"]
+    assert 0 < prosecutor["success"] <= 1 / 5  # k = 5 is what the release claims
+    assert prosecutor["figures"]["people in the smallest class"] >= 5
+    assert findings["linkage"]["figures"]["people at risk"].startswith("0 of ")
+    assert {"homogeneity of stay_days", "identification by stay_days"} <= set(findings)
+    page = report(world, number)["html"]
+    assert "OWNER&#x27;S VIEW" in page
+    assert all(one["charts"] and one["tiles"] for one in report(world, number)["shown"])
+
+
+def test_a_release_whose_classes_hold_one_value_is_found_out(world):
+    """k-anonymity without l-diversity: everybody of a class has the same value, and the attack says so."""
+    with_ward = released(world, quasi="age", sensitive="ward", models="k=5", method="mondrian")
+    findings = {one["attack"]: one for one in report(world, attack(world, with_ward))["json"]["findings"]}
+    assert findings["homogeneity of ward"]["success"] > findings["homogeneity of ward"]["baseline"]
+
+
+def test_a_held_release_is_attacked_by_an_owner_who_looks_at_it_and_not_by_one_who_asked_for_it(world):
+    job, request = checking(world)
+    assert [(one.job_id, one.held, one.request_id) for one in listed(world)] == [(job, True, request)]
+    assert found(world, attack(world, job)).state == "done"
+    vote(world, request, "owner", agreed=False)
+    assert listed(world) == []
+    with pytest.raises(NotHere, match="nothing here that can be attacked"):
+        start(world, job)
+
+
+def test_an_owner_does_not_attack_their_own_held_release(hospital_hub):
+    block = BLOCK + "\n  self: {who: {people: [owner@hospital.example]}, may: [anonymise]}"
+    hospital_hub.publish(change=[("roles:", block), ("reviewers: [", "reviewers: [ada@university.example, ")])
+    job, request = checking(hospital_hub, "owner")
+    assert listed(hospital_hub) == []
+    with pytest.raises(NotHere):
+        start(hospital_hub, job)
+    vote(hospital_hub, request, "ada", "reviewer")
+    assert [(one.job_id, one.held) for one in listed(hospital_hub)] == [(job, False)]
+    assert found(hospital_hub, attack(hospital_hub, job)).state == "done"
+
+
+def test_a_release_from_tables_that_were_replaced_is_not_attacked_with_others_rows(world):
+    job = released(world)
+    world.another_version()
+    told = found(world, attack(world, job))
+    assert told.state == "failed"
+    assert "have changed since Anonymised release" in told.facts["problem"]
+    assert "Have it made again" in told.facts["problem"]
+
+
+# Who learns of it
+
+
+def text_of(answer):
+    """The body of an answer without what every page has anew: tokens."""
+    assert answer.status_code in (200, 303), answer.text
+    return answer.text.replace(answer.request.headers.get("cookie", "-"), "")
+
+
+REQUESTERS = ["/jobs", "/jobs/{job}", "/datasets/visits", "/requests", "/notices", "/datasets/visits/ledger", "/ledger"]
+PROGRAMS = ["/api/jobs", "/api/jobs/{job}", "/api/datasets/visits", "/api/datasets/visits/ledger", "/api/notices"]
+
+
+def seen(visit, job):
+    return {
+        **{path: text_of(visit.get(path.format(job=job))) for path in REQUESTERS},
+        **{path: text_of(visit.api.get(path.format(job=job))) for path in PROGRAMS},
+    }
+
+
+def test_the_requester_and_others_see_the_same_before_during_and_after(world, visits_of):
+    job, visit = released(world), visits_of(world)
+    everybody = {name: visit(name) for name in ("ada", "ben", "reviewer")}
+    before = {name: seen(one, job) for name, one in everybody.items() if name == "ada"}
+    before |= {name: text_of(one.get("/datasets/visits")) for name, one in everybody.items() if name != "ada"}
+    number = start(world, job)
+    during = seen(everybody["ada"], job)
+    pool = world.pool()
+    assert running.run_next(world.hub, pool)
+    pool.close()
+    assert found(world, number).state == "done"
+    assert during == seen(everybody["ada"], job) == before["ada"]
+    assert {name: text_of(everybody[name].get("/datasets/visits")) for name in ("ben", "reviewer")} == {
+        name: before[name] for name in ("ben", "reviewer")
+    }
+
+
+@pytest.mark.parametrize("who", ["ada", "ben", "cleo", "stranger", "reviewer"])
+def test_for_everybody_but_the_owner_there_is_no_attack(world, visits_of, who):
+    job = released(world)
+    number = attack(world, job)
+    visit, at = visits_of(world)(who), "/datasets/visits/attacks"
+    for path in (at, f"{at}/{number}", f"{at}/{number}/report.html", f"{at}/{number}/report.json"):
+        missing = visit.get(path.replace("visits", "nothing"))
+        answer = visit.get(path)
+        assert answer.status_code == missing.status_code == 404, path
+        assert "attack" not in answer.text.replace(path, "").lower(), path
+    for path in (at, f"{at}/{number}/cancel", f"{at}/{number}/remove"):
+        assert visit.post(path, job=str(job)).status_code == 404, path
+    for method, path in (("GET", at), ("POST", at), ("GET", f"{at}/{number}"), ("DELETE", f"{at}/{number}")):
+        answer = visit.api.request(method, f"/api{path}", json={"job": job} if method == "POST" else None)
+        assert answer.status_code == 404, (method, path)
+        assert (
+            answer.json()
+            == visit.api.request(
+                method, f"/api{path.replace('visits', 'nothing')}", json={"job": job} if method == "POST" else None
+            ).json()
+        )
+    assert len(world.rows(sa.select(Attack))) == 1
+    with pytest.raises(NotHere):
+        start(world, job, who)
+
+
+def test_the_owner_starts_reads_and_removes_one_on_the_pages(world, visits_of):
+    job, owner, at = released(world), visits_of(world)("owner"), "/datasets/visits/attacks"
+    assert f'href="{at}#job-{job}"' in owner.get(f"/jobs/{job}").text
+    assert f'href="{at}#job-{job}"' in owner.get("/datasets/visits").text
+    assert f"Attack {job}" in owner.get(at).text
+    answer = owner.post(at, job=str(job))
+    assert answer.status_code == 303
+    here = answer.headers["location"].partition("?")[0]
+    assert "waiting for a worker" in owner.get(here).text
+    assert owner.get(f"{here}/report.html").status_code == 404
+    refused = owner.post(at, job=str(job))
+    assert refused.status_code == 409
+    assert "is under way. Wait until it is done, or cancel it" in refused.text
+    pool = world.pool()
+    assert maintenance.run_attacks(world.hub, pool)
+    pool.close()
+    page = owner.get(here).text
+    assert "Re-identification by a prosecutor" in page
+    assert "What would have stopped it" in page
+    assert page.count("<svg") > 4
+    assert " style=" not in page  # the hub's pages allow no inline styles
+    files = [owner.get(f"{here}/report.{ending}") for ending in ("html", "json")]
+    assert all("attachment" in file.headers["content-disposition"] for file in files)
+    assert "OWNER&#x27;S VIEW" in files[0].text
+    assert files[1].json()["findings"]
+    assert owner.post(f"{here}/cancel").status_code == 409
+    assert owner.post(f"{here}/remove").status_code == 303
+    assert owner.get(here).status_code == 404
+    assert world.rows(sa.select(Attack)) == []
+
+
+def test_a_program_of_the_owner_starts_and_reads_one(world, visits_of):
+    job, api, at = released(world), visits_of(world)("owner").api, "/api/datasets/visits/attacks"
+    assert [one["job"] for one in api.get(at).json()["targets"]] == [job]
+    begun = api.post(at, json={"job": job})
+    assert (begun.status_code, begun.json()["state"]) == (202, "queued")
+    number = begun.json()["number"]
+    assert api.get(f"{at}/{number}").json()["report"] is None
+    pool = world.pool()
+    assert running.run_next(world.hub, pool)
+    pool.close()
+    told = api.get(f"{at}/{number}").json()
+    assert told["attack"]["verdict"] == told["report"]["verdict"] != ""
+    assert api.get(at).json()["attacks"] == [told["attack"]]
+    assert api.post(at, json={"job": 10**6}).status_code == 404
+    assert api.delete(f"{at}/{number}").status_code == 204
+    assert api.get(f"{at}/{number}").status_code == 404
+
+
+def test_nothing_is_charged_and_the_log_says_only_that_it_was_attacked(world):
+    job = released(world)
+    head, stored = world.hub.ledger.head, world.job(job)
+    with world.hub.database.reading() as session:
+        before = result_of(session, session.get_one(Job, job))
+        last = session.scalar(sa.select(sa.func.max(AuditEntry.number)))
+    attack(world, job)
+    assert world.hub.ledger.head == head
+    with world.hub.database.reading() as session:
+        assert result_of(session, session.get_one(Job, job)) == before
+    after = world.job(job)
+    assert {name: getattr(after, name) for name in Job.__table__.columns.keys()} == {  # noqa: SIM118
+        name: getattr(stored, name)
+        for name in Job.__table__.columns.keys()  # noqa: SIM118
+    }
+    entries = world.rows(sa.select(AuditEntry).where(AuditEntry.number > last))
+    told = {one.action: (one.object, one.detail) for one in entries}
+    assert told.pop("attack.begun") == (f"job/{job}", {"dataset": "visits"})
+    assert set(told) <= {"tables.opened"}
+
+
+# What is kept
+
+
+def test_findings_are_sealed_in_the_database_and_its_log(world):
+    number = attack(world, released(world))
+    canaries = [found(world, number).facts["verdict"], "re-identification by a prosecutor", "people at risk"]
+    assert all(word in json.dumps(report(world, number), ensure_ascii=False) for word in canaries)
+    files = [file.read_bytes() for file in world.hub.folder.glob("hub.db*")]
+    assert any(b"attack.begun" in file for file in files)  # these are the files that hold it
+    for word in canaries:
+        assert not any(word.encode() in file for file in files)
+
+
+def test_findings_go_with_the_dataset(world):
+    attack(world, released(world))
+    with world.hub.database.writing() as session:
+        datasets.delete(world.hub, session, session.get_one(Person, world.owner.id), datasets.find(session, "visits"))
+    assert world.rows(sa.select(Attack)) == []
+
+
+def test_findings_of_one_attack_do_not_open_as_those_of_another(world):
+    job = released(world)
+    first, second = attack(world, job), attack(world, job)
+    with world.hub.database.writing() as session:
+        session.get_one(Attack, second).facts = session.get_one(Attack, first).facts
+    with pytest.raises(Exception, match="sealed"):
+        found(world, second)
+
+
+# How it runs
+
+
+def test_one_is_under_way_at_a_time_and_it_can_be_cancelled(world):
+    job = released(world)
+    number = start(world, job)
+    with pytest.raises(NotNow, match=f"attack {number} on this dataset is under way"):
+        start(world, job)
+    store.cancel(world.hub, world.owner, "visits", number)
+    assert found(world, number).state == "cancelled"
+    pool = world.pool()
+    assert not running.run_next(world.hub, pool)
+    pool.close()
+    with pytest.raises(NotNow, match="has ended"):
+        store.cancel(world.hub, world.owner, "visits", number)
+    assert start(world, job) > number
+
+
+def test_one_that_is_cancelled_or_removed_while_it_runs_keeps_nothing(world, monkeypatch):
+    job = released(world)
+    for stop in (store.cancel, store.remove):
+        number = start(world, job)
+
+        def stopped(*asked, stop=stop, number=number):
+            stop(world.hub, world.owner, "visits", number)
+            asked[-1](0.5, "the next step")
+
+        monkeypatch.setitem(running._ATTACKS, "anonymise", stopped)
+        assert running.run_next(world.hub, None)
+    assert world.rows(sa.select(Attack.state)) == ["cancelled"]
+    assert world.rows(sa.select(Attack.facts)) == world.rows(sa.select(Attack.report)) == [None]
+
+
+def test_one_whose_worker_is_killed_is_tried_again_a_few_times(world, monkeypatch):
+    number = start(world, released(world))
+
+    def killed(*_):
+        raise KeyboardInterrupt  # nothing after it runs, as in a process that is killed
+
+    monkeypatch.setitem(running._ATTACKS, "anonymise", killed)
+    for attempt in range(running.MOST_TRIES):
+        with pytest.raises(KeyboardInterrupt):
+            running.run_next(world.hub, None)
+        (left,) = world.rows(sa.select(Attack))
+        assert (left.state, left.attempts) == ("running", attempt + 1)
+    assert not running.run_next(world.hub, None)
+    told = found(world, number)
+    assert told.state == "failed"
+    assert "ended several times" in told.facts["problem"]
+    assert "start it again" in told.facts["problem"]
+
+
+def test_one_that_a_living_worker_has_is_left_alone(world, monkeypatch):
+    start(world, released(world))
+    others = []
+    monkeypatch.setitem(
+        running._ATTACKS, "anonymise", lambda *_: others.append(running.run_next(world.hub, None)) or 1 / 0
+    )
+    assert running.run_next(world.hub, None)
+    assert others == [False]
+
+
+def test_an_unforeseen_error_is_told_without_its_words(world, monkeypatch):
+    number = start(world, released(world))
+
+    def fail(*_):
+        raise RuntimeError("ZZSECRETZZ")
+
+    monkeypatch.setitem(running._ATTACKS, "anonymise", fail)
+    assert running.run_next(world.hub, None)
+    told = found(world, number)
+    assert told.state == "failed"
+    assert "RuntimeError" in told.facts["problem"]
+    assert "ZZSECRETZZ" not in told.facts["problem"]
+
+
+def test_a_limit_and_a_stop_of_the_hub_are_told_apart(world):
+    number = start(world, released(world))
+    assert running._claimed(world.hub, number)
+    running.forgive(world.hub, number)
+    (left,) = world.rows(sa.select(Attack))
+    assert (left.state, left.attempts) == ("queued", 0)
+    assert running._claimed(world.hub, number)
+    running.give_up(world.hub, number, "it took longer than 600 seconds")
+    told = found(world, number)
+    assert told.state == "failed"
+    assert told.facts["problem"].startswith("The attack was stopped: it took longer than 600 seconds. ")
+
+
+def test_jobs_go_first_unless_they_keep_an_attack_waiting(world):
+    start(world, released(world))
+    pool = world.pool()
+    assert not maintenance.run_attacks(world.hub, pool, 60.0)
+    with world.hub.database.writing() as session:
+        session.execute(sa.update(Attack).values(created=now() - 61))
+    assert maintenance.run_attacks(world.hub, pool, 60.0)
+    pool.close()
+
+
+def test_a_paused_dataset_is_not_attacked(world):
+    job = released(world)
+    with world.hub.database.writing() as session:
+        datasets.pause(
+            world.hub, session, session.get_one(Person, world.owner.id), datasets.find(session, "visits"), True
+        )
+    with pytest.raises(NotNow, match="paused"):
+        start(world, job)
+
+
+def test_attacks_that_are_kept_are_limited(world, monkeypatch):
+    job = released(world)
+    monkeypatch.setattr(store, "MOST_KEPT", 1)
+    number = attack(world, job)
+    with pytest.raises(NotNow, match="Remove some"):
+        start(world, job)
+    store.remove(world.hub, world.owner, "visits", number)
+    assert start(world, job)
+
+
+# A model
+
+
+def trained(world, estimator="LogisticRegression", target="readmitted", spend="rho 0.02", **form):
+    job = world.submit("ada", kind="train", spend=spend, estimator=estimator, target=target, **form)
+    assert world.work() == ["done"]
+    return job.id
+
+
+def test_a_model_is_attacked_end_to_end(world):
+    job = trained(world)
+    head, spent = world.hub.ledger.head, (world.spent(), world.spent("ada"))
+    assert [(one.job_id, one.kind, one.problem) for one in listed(world)] == [(job, "train", "")]
+    number = attack(world, job)
+    told = found(world, number)
+    assert told.state == "done", told.facts
+    assert (world.hub.ledger.head, (world.spent(), world.spent("ada"))) == (head, spent)
+    findings = {one["attack"]: one for one in report(world, number)["json"]["findings"]}
+    assert {"membership by LiRA", "membership by loss threshold"} <= set(findings)
+    assert any(name.startswith("hidden values of") for name in findings)
+    assert any(name.startswith("model stealing") for name in findings)
+    member = findings["membership by LiRA"]
+    assert member["claim"] == "rho 0.02"
+    assert member["epsilon_lower"] <= member["epsilon_allowed"]  # it is private, and the attack does not refute that
+    assert any("twins of the model" in note for note in member["notes"])
+    assert "a twin of Model" in member["target"]
