@@ -64,8 +64,8 @@ def learned(made: pd.DataFrame, test: pd.DataFrame) -> tuple[float, float]:
 
 def nearest_seconds() -> float:
     """To find, for as many synthetic rows as real and held-back ones, the closest of each: 8 categories, 8 numbers."""
+    from cloister.attack.tables.synthetic.closeness import closest
     from cloister.data.schema import Schema
-    from cloister.synth.scoring.risk.closeness import closest
     from cloister.synth.scoring.rows import only_table, read_rows, sides_of
 
     categories, numbers = [f"c{i}" for i in range(8)], [f"x{i}" for i in range(8)]

@@ -11,6 +11,7 @@ import pytest
 
 import cloister as cl
 from cloister import synth
+from cloister.attack.report.interval import Interval
 from cloister.data.private_table import PrivateTable
 from cloister.privacy.filter import budget_share, noise_for, release_steps
 from cloister.privacy.loss import Loss
@@ -23,7 +24,6 @@ from cloister.synth.measure import marginals
 from cloister.synth.model import full_joint
 from cloister.synth.output.table import SyntheticTable
 from cloister.synth.scoring import publishable
-from cloister.synth.scoring.report.interval import Interval
 from cloister.synth.scoring.utility.workload import RowCount
 
 from ..unit.synth.transcripts import Transcript, moved, recorded, replayed

@@ -4,7 +4,7 @@
     queries/     differencing, averaging, trackers, reconstruction
     models/      membership, attributes, inversion, extraction and stealing of models; poisoning, evasion
     updates/     records behind gradients and federated updates, with and without defences
-    tables/      linkage, disclosure, intersection and minimality of released tables
+    tables/      linkage, disclosure, intersection and minimality of released tables; synthetic tables
       finding.py    result of an attack: knowledge, success beside guessing, curve, bound on epsilon, remedies
       intervals.py  bounds that a claim allows and that sample counts prove
 

@@ -343,6 +343,36 @@ def link_command(
     _report([result.finding(released.name) for result in attacks], html, json_file, title=released.name)
 
 
+@attack.command("synthetic")
+@click.argument("real", type=_FILE)
+@click.argument("made", type=_FILE)
+@click.argument("holdout", type=_FILE)
+@click.option("--schema", required=True, type=_FILE, help="Schema with the public facts.")
+@click.option("--of", "table", metavar="TABLE", help="Table of the schema to use, if there are several.")
+@_report_options
+def synthetic_command(
+    real: Path, made: Path, holdout: Path, schema: Path, table: str | None, html: Path | None, json_file: Path | None
+) -> None:
+    """Attack the synthetic table MADE: copies, closest rows, membership, singling out.
+
+    REAL are the rows it was made from, HOLDOUT rows of the same population that the generator did not read: they show
+    what chance gives. `cloister synth score` tells its usefulness too.
+    """
+    from cloister.attack.files import read_table
+    from cloister.synth.output.shared_table import read_table as read_synthetic
+    from cloister.synth.output.shared_table import side_path
+    from cloister.synth.scoring.score import score
+
+    rows: Any = read_synthetic(made) if side_path(made).exists() else read_table(made)
+    with progress_bar("attacking") as progress:
+        found = score(
+            read_table(real), rows, schema, read_table(holdout), table=table, models=False, progress=progress
+        ).findings()
+    if not found:
+        raise click.UsageError("HOLDOUT holds rows of REAL, so the attacks would compare rows with themselves.")
+    _finish(found, html, json_file, title=made.name)
+
+
 @attack.command("reconstruct")
 @click.argument("published", type=_FILE)
 @click.option("--most", type=click.IntRange(min=1), default=1_000, show_default=True, help="Tables to look for.")

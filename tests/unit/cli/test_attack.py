@@ -2,6 +2,8 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -180,6 +182,25 @@ BLOCK = {
         {"who": {"sex": "m"}, "count": 1},
     ],
 }
+
+
+def test_a_copy_that_is_called_synthetic_is_found(run, tmp_path):
+    from cloister.data.hospital import SCHEMA, hospital
+
+    facts = {"unit": "row", "tables": {"visits": {"columns": SCHEMA["tables"]["visits"]["columns"]}}}
+    (tmp_path / "schema.json").write_text(json.dumps(facts), encoding="utf-8")
+    for name in ("real", "held"):
+        made = hospital(400, name)
+        pq.write_table(pa.table({column: made[column] for column in made if column != "patient"}), f"{name}.parquet")
+    words = ("real.parquet", "real.parquet", "held.parquet", "--schema", "schema.json")
+    found = run("synthetic", *words, "--html", "page.html", "--json", "figures.json")
+    assert found.exit_code == 0, found.output
+    assert "membership by closest row against synthetic table of visits" in found.output
+    assert json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))["findings"][0]["success"] == 1.0
+    assert "singling out" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    again = run("synthetic", "real.parquet", "held.parquet", "real.parquet", "--schema", "schema.json")
+    assert again.exit_code == 2
+    assert "HOLDOUT holds rows of REAL" in again.output
 
 
 def test_a_block_is_reconstructed_from_what_was_published(run, files):

@@ -8,14 +8,16 @@ import pyarrow as pa
 import pytest
 
 from cloister import epsilon, rho, synth
+from cloister.attack.report.interval import Interval, share
+from cloister.attack.report.page import to_html as attacks_page
+from cloister.attack.tables.synthetic.copies import held_back_in
+from cloister.attack.tables.synthetic.membership import Membership, beaten
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadInput, BadSchema
+from cloister.privacy.loss import Unit
 from cloister.synth.domain.axis import read_axis
 from cloister.synth.scoring import negatives
-from cloister.synth.scoring.report.interval import Interval, share
-from cloister.synth.scoring.risk.copies import held_back_in
-from cloister.synth.scoring.risk.membership import Membership, beaten
 from cloister.synth.scoring.rows import read_rows, sides_of
 from cloister.synth.scoring.utility.numbers import SHARES, number_distances
 
@@ -51,6 +53,35 @@ def test_a_copy_fails(tables):
     assert verdict.useful
     assert not verdict.private
     assert not verdict.passed
+
+
+def test_a_copy_is_found_by_every_attack_and_refutes_a_claim(tables):
+    made = negatives.copying(tables["real"])
+    score = synth.score(tables["real"], made, VISITS, tables["held back"], models=False)
+    found = {finding.attack: finding for finding in replace(score, claim=epsilon(1)).findings()}
+    assert set(found) == {"exact copies", "closest rows", "membership by closest row", "singling out"}
+    assert all(finding.learned and finding.remedies for finding in found.values())
+    assert found["exact copies"].success == 1.0
+    guessed = found["membership by closest row"]
+    assert guessed.broken
+    assert guessed.epsilon.lower > 3
+    doubled = replace(score, claim=epsilon(1), unit=Unit("person", 5)).findings()
+    assert doubled[2].epsilon.allowed == 2 * guessed.epsilon.allowed  # a row of a person is replaced
+    assert score.findings()[2].epsilon is None
+    assert "synthetic table of visits" in attacks_page(score.findings())
+
+
+def test_fresh_rows_are_found_by_no_attack_and_refute_no_claim(tables):
+    verdict = gated(tables, tables["fresh"])
+    found = replace(verdict, score=replace(verdict.score, claim=rho("0.01"))).findings()
+    assert len(found) == 4
+    assert not any(finding.learned or finding.broken for finding in found), found
+
+
+def test_without_rows_that_were_held_back_there_are_no_findings(tables):
+    made = tables["fresh"]
+    assert synth.score(tables["real"], made, VISITS, models=False).findings() == ()
+    assert synth.score(tables["real"], made, VISITS, tables["real"], models=False).findings() == ()
 
 
 def test_a_bootstrap_fails(tables):
@@ -220,15 +251,15 @@ def test_few_attacked_rows_do_not_accuse_fresh_rows(larger):
 
 def test_where_work_is_short_fewer_people_are_attacked_and_no_synthetic_row_is_left_out(larger, monkeypatch):
     copied = negatives.copying(larger["real"])
-    monkeypatch.setattr("cloister.synth.scoring.risk.attack_sample._MOST_WORK", 200 * len(copied) * 119)
+    monkeypatch.setattr("cloister.attack.tables.synthetic.attack_sample._MOST_WORK", 200 * len(copied) * 119)
     verdict = gated(larger, copied)
     assert 190 <= verdict.score.attacked <= 210
     assert {"closest rows", "membership"} <= failed(verdict)
 
 
 def test_a_table_that_is_too_large_to_be_attacked_is_not_decided(tables, monkeypatch):
-    monkeypatch.setattr("cloister.synth.scoring.risk.attack_sample._MOST_WORK", 10**6)
-    monkeypatch.setattr("cloister.synth.scoring.risk.attack_sample._MOST_FITS", 10**4)
+    monkeypatch.setattr("cloister.attack.tables.synthetic.attack_sample._MOST_WORK", 10**6)
+    monkeypatch.setattr("cloister.attack.tables.synthetic.attack_sample._MOST_FITS", 10**4)
     verdict = gated(tables, tables["fresh"])
     words = {one.name: one.passed for one in verdict.checks}
     assert [words[name] for name in ("closest rows", "membership", "singling out")] == [None] * 3

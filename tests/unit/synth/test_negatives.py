@@ -170,6 +170,9 @@ def test_linkage_names_those_who_are_alone_on_both_sides():
     assert "1 of 5 people" in str(found)
     assert "Weld" not in str(found.to_json())
     assert found.share.low < 0.2 < found.share.high
+    finding = found.finding("discharges")
+    assert (finding.target, finding.attempts) == ("discharges", 5)
+    assert finding.figures["unique matches that tell the truth"] == 1
 
 
 def test_fewer_columns_link_fewer_people():

@@ -9,20 +9,21 @@ import pytest
 
 import cloister as cl
 from cloister import synth
+from cloister.attack.report.interval import share
+from cloister.attack.tables.synthetic.closeness import closest, encoded, width
+from cloister.attack.tables.synthetic.coded_rows import choose_columns
+from cloister.attack.tables.synthetic.copies import count_copies
+from cloister.attack.tables.synthetic.membership import area, attack_membership
+from cloister.attack.tables.synthetic.singling_out import _chances, _shuffled, attack_singling_out, fits
 from cloister.data.hospital import SCHEMA, hospital
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadInput, BadSchema, MissingExtra
 from cloister.synth.domain.domain import read_domain
 from cloister.synth.measure.marginals import Measurer
-from cloister.synth.scoring.report.interval import share
-from cloister.synth.scoring.risk.closeness import closest, encoded, width
-from cloister.synth.scoring.risk.copies import count_copies
-from cloister.synth.scoring.risk.membership import area, attack_membership
-from cloister.synth.scoring.risk.singling_out import _chances, _shuffled, attack_singling_out, fits
 from cloister.synth.scoring.rows import only_table, read_rows, sides_of
 from cloister.synth.scoring.utility import learning as learning_module
 from cloister.synth.scoring.utility.dependence import correlation_map, information_map
-from cloister.synth.scoring.utility.marginal_error import box_share, choose_columns, half_l1, marginal_errors
+from cloister.synth.scoring.utility.marginal_error import box_share, half_l1, marginal_errors
 
 VISITS = {"unit": "row", "tables": {"visits": {"columns": SCHEMA["tables"]["visits"]["columns"]}}}
 TINY = {
@@ -164,7 +165,7 @@ def test_distances_by_hand():
 
 
 def test_blocked_distances_are_those_of_every_pair(tables, monkeypatch):
-    monkeypatch.setattr("cloister.synth.scoring.risk.closeness._BLOCK", 37)
+    monkeypatch.setattr("cloister.attack.tables.synthetic.closeness._BLOCK", 37)
     table = only_table(Schema.load(VISITS), None)
     a, b = (
         read_rows(tables[name].slice(0, size), table, sides_of(table, None, 8))
@@ -190,7 +191,7 @@ def test_columns_of_many_categories_are_hashed_and_copies_still_found(monkeypatc
     assert encoded(rows, slice(0, 5)).shape[1] == width(rows.sides) < 140
     assert closest(rows, rows)[0] == pytest.approx(np.zeros(400))
     hashed = closest(rows.take(np.arange(200)), rows.take(np.arange(200, 400)))[0]
-    monkeypatch.setattr("cloister.synth.scoring.risk.closeness._MOST_CODES", 2000)
+    monkeypatch.setattr("cloister.attack.tables.synthetic.closeness._MOST_CODES", 2000)
     exact = closest(rows.take(np.arange(200)), rows.take(np.arange(200, 400)))[0]
     assert (hashed >= exact - 1e-9).all()
     assert (hashed**2 <= exact**2 + 0.25 + 1e-6).all()  # half of one of two columns

@@ -6,6 +6,7 @@
     disclosure.py   attribute disclosure from one release: homogeneity, background knowledge, skewness, similarity
     releases.py     intersection of several releases; minimality of the algorithm
     unique_rows.py  few columns that make rows unique
+    synthetic/      copies, closest rows, membership and singling out in synthetic tables
       result.py       result of an attack
       labels.py       generalised labels such as 20-29, 2001-Q2, 236**, read as intervals, periods, masks and sets
       generalised.py  the values that a label stands for

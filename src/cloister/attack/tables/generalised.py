@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from cloister.attack.tables.columns import Integers
 from cloister.attack.tables.labels import (
-    Interval,
+    LabelInterval,
     Span,
     mask_pattern,
     microseconds,
@@ -36,7 +36,7 @@ __all__ = [
     "Domain",
     "Hierarchies",
     "Hierarchy",
-    "Interval",
+    "LabelInterval",
     "Reading",
     "containment",
     "parse_interval",
@@ -203,9 +203,9 @@ class _Ordered:
 
     def between(self, low: float, high: float) -> Integers:
         """Return the positions of the values from `low` to `high`."""
-        return self.inside(Interval(low, high))
+        return self.inside(LabelInterval(low, high))
 
-    def inside(self, interval: Interval) -> Integers:
+    def inside(self, interval: LabelInterval) -> Integers:
         """Return the positions of the values in an interval."""
         start, end = interval.range_in(self._values)
         return np.sort(self._order[start:end])

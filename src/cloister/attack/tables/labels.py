@@ -20,7 +20,7 @@ import numpy as np
 
 from cloister.attack.tables.columns import Floats
 
-__all__ = ["Interval", "Span", "mask_pattern", "microseconds", "parse_interval", "parse_set", "parse_span"]
+__all__ = ["LabelInterval", "Span", "mask_pattern", "microseconds", "parse_interval", "parse_set", "parse_span"]
 
 _NUMBER = r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?"
 _TIME = r"[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}:?\d{2}(?::?\d{2})?)?"
@@ -49,7 +49,7 @@ _SPAN, _SPAN_BRACKETS, _SPAN_ONE_SIDED, _SPAN_UPWARDS = _forms(_MOMENT, _INFINIT
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class LabelInterval:
     """An interval of numbers."""
 
     low: float
@@ -62,37 +62,37 @@ class Interval:
         start = int(np.searchsorted(ordered, self.low, side="left" if self.low_closed else "right"))
         return start, max(start, int(np.searchsorted(ordered, self.high, side="right" if self.high_closed else "left")))
 
-    def widened(self) -> "Interval":
+    def widened(self) -> "LabelInterval":
         """Return a range of whole numbers with the numbers behind its last one: 20-29 is also printed for 29.5."""
         whole = float(self.high).is_integer() and self.high + 1 > self.high
-        return Interval(self.low, self.high + 1, self.low_closed, False) if whole else self
+        return LabelInterval(self.low, self.high + 1, self.low_closed, False) if whole else self
 
 
-def parse_interval(label: str) -> Interval | None:
+def parse_interval(label: str) -> LabelInterval | None:
     """Return the interval of numbers that a label denotes; None if it is none.
 
     >>> parse_interval("20-29")
-    Interval(low=20.0, high=29.0, low_closed=True, high_closed=True)
+    LabelInterval(low=20.0, high=29.0, low_closed=True, high_closed=True)
     >>> parse_interval("[-5, 30)")
-    Interval(low=-5.0, high=30.0, low_closed=True, high_closed=False)
+    LabelInterval(low=-5.0, high=30.0, low_closed=True, high_closed=False)
     >>> parse_interval("≥ 40").high, parse_interval("90+").low, parse_interval("blue")
     (inf, 90.0, None)
     """
     label = label.strip()
     if (match := _RANGE.fullmatch(label)) is not None:
         low, high = _number(match[1]), _number(match[2])
-        return Interval(low, high) if low <= high else None
+        return LabelInterval(low, high) if low <= high else None
     if (match := _BRACKETS.fullmatch(label)) is not None:
         low = -math.inf if match[2] is None else _number(match[2])
         high = math.inf if match[3] is None else _number(match[3])
-        return Interval(low, high, match[1] == "[", match[4] == "]")
+        return LabelInterval(low, high, match[1] == "[", match[4] == "]")
     if (match := _ONE_SIDED.fullmatch(label)) is not None:
         end, closed = _number(match[2]), match[1] not in "<>"
         if match[1] in ("<", "<=", "≤"):
-            return Interval(-math.inf, end, True, closed)
-        return Interval(end, math.inf, closed, True)
+            return LabelInterval(-math.inf, end, True, closed)
+        return LabelInterval(end, math.inf, closed, True)
     if (match := _UPWARDS.fullmatch(label)) is not None:
-        return Interval(_number(match[1]), math.inf)
+        return LabelInterval(_number(match[1]), math.inf)
     return None
 
 

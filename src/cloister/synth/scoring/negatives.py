@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from cloister.attack.tables.synthetic.closeness import encoded
 from cloister.data.schema import Schema
 from cloister.privacy.errors import BadInput
-from cloister.synth.scoring.risk.closeness import encoded
 from cloister.synth.scoring.rows import EncodedRows, ScoreRows, only_table, read_rows, sides_of, source_of
 
 __all__ = ["NotPrivateTable", "bootstrap", "copying", "decoded", "smote"]

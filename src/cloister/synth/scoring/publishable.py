@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.attack.report.interval import Interval
 from cloister.data.private_data import PrivateData
 from cloister.privacy.filter import noise_for
 from cloister.privacy.loss import Loss
@@ -17,7 +18,6 @@ from cloister.privacy.mechanisms import root_above
 from cloister.privacy.release import Release
 from cloister.synth.measure.marginals import Measurer
 from cloister.synth.options import check_whole
-from cloister.synth.scoring.report.interval import Interval
 from cloister.synth.scoring.utility.workload import (
     MOST_PAIRS,
     Compared,

@@ -19,16 +19,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cloister.attack.finding import Finding
+from cloister.attack.tables.synthetic.attack_sample import Attacks, attack
+from cloister.attack.tables.synthetic.closeness import Closeness
+from cloister.attack.tables.synthetic.copies import Copies, count_copies, held_back_in
+from cloister.attack.tables.synthetic.findings import synthetic_findings
+from cloister.attack.tables.synthetic.membership import Membership
+from cloister.attack.tables.synthetic.singling_out import SinglingOut
 from cloister.data.schema import Schema, Table
 from cloister.privacy.errors import BadInput, BadSchema
 from cloister.privacy.loss import ROW, Loss, Unit
 from cloister.synth.options import check_flag, check_names, check_progress, check_whole
 from cloister.synth.scoring.report.provenance import told_making
-from cloister.synth.scoring.risk.attack_sample import Attacks, attack
-from cloister.synth.scoring.risk.closeness import Closeness
-from cloister.synth.scoring.risk.copies import Copies, count_copies, held_back_in
-from cloister.synth.scoring.risk.membership import Membership
-from cloister.synth.scoring.risk.singling_out import SinglingOut
 from cloister.synth.scoring.rows import columns_of, only_table, read_rows, sides_of, usable
 from cloister.synth.scoring.utility.dependence import Map, correlation_map, information_map
 from cloister.synth.scoring.utility.learning import Learning, learning, target_place
@@ -129,6 +131,18 @@ class Score:
         fresh = marginal.frames["fresh"] * math.sqrt((1 / real + 1 / synthetic) / (1 / real + 1 / holdout))
         alone = marginal.frames["independent"]
         return None if alone <= fresh else (alone - marginal.mean.value) / (alone - fresh)
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the attacks as findings, for a report; none without held-out rows, or where they are real ones.
+
+        A table's claim is tested for one row, so that of a person with several is doubled.
+        """
+        if self.not_held is not None:
+            return ()
+        claim = self.claim if self.claim is None or self.unit == ROW else self.claim.as_replace_one()
+        attacks = Attacks(self.closeness, self.membership, self.singling_out, self.attacked, self.not_tried)
+        target = f"synthetic table of {self.table}"
+        return synthetic_findings(self.copies, attacks, target=target, claim=claim, rows=self.rows["real"])
 
     def to_json(self) -> dict[str, Any]:
         """Return everything, as plain values."""

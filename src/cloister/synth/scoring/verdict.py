@@ -12,13 +12,15 @@ if TYPE_CHECKING:
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from cloister.attack.finding import Finding
+from cloister.attack.report.interval import Interval, percent
+from cloister.attack.tables.synthetic.attack_sample import FEWEST
+from cloister.attack.tables.synthetic.closeness import Closeness
+from cloister.attack.tables.synthetic.copies import Copies
+from cloister.attack.tables.synthetic.findings import REFUTED
+from cloister.attack.tables.synthetic.membership import Membership, beaten
+from cloister.attack.tables.synthetic.singling_out import SinglingOut
 from cloister.privacy.loss import ROW, Loss, Unit
-from cloister.synth.scoring.report.interval import Interval, percent
-from cloister.synth.scoring.risk.attack_sample import FEWEST
-from cloister.synth.scoring.risk.closeness import Closeness
-from cloister.synth.scoring.risk.copies import Copies
-from cloister.synth.scoring.risk.membership import Membership, beaten
-from cloister.synth.scoring.risk.singling_out import SinglingOut
 
 if TYPE_CHECKING:
     from cloister.synth.scoring.score import Score
@@ -32,7 +34,6 @@ __all__ = ["Check", "Limits", "Verdict", "judge"]
 # A table independent of the rows fails by chance once in a thousand, by all four attacks together: each has a quarter.
 _UNLIKELY = 1e-3 / 4
 _SURE = 3.4808  # standard errors that a normal number exceeds with that probability
-_REFUTED = 1e-4
 
 
 def dangers(score: "Score", limits: Limits) -> Iterator[Check]:
@@ -107,9 +108,9 @@ def _claimed(claim: Loss, unit: Unit, guessed: Membership) -> Check:
     # One row of a person with several is two steps away, by way of the table without them.
     chance = beaten(guessed, claim if unit == ROW else claim.as_replace_one())
     reason = f"guesses are right no more often than {claim} allows."
-    if chance < _REFUTED:
+    if chance < REFUTED:
         reason = f"so many right guesses have a chance of {chance:.2g} if the table costs {claim}: it does not."
-    return Check("the claim", "privacy", chance >= _REFUTED, reason)
+    return Check("the claim", "privacy", chance >= REFUTED, reason)
 
 
 def _within(figure: Interval, limit: float, tried: int) -> bool | None:
@@ -180,6 +181,10 @@ class Verdict:
         if self.score.not_tried:
             return f"Not settled: the table has too many rows to be attacked ({', '.join(self.score.not_tried)})."
         return "Not settled: there are too few rows, or none held back, to attack the table."
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the attacks as findings, for a report; see `Score.findings`."""
+        return self.score.findings()
 
     def to_json(self) -> dict[str, Any]:
         """Return verdict, reasons and score, as plain values."""

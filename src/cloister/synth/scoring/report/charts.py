@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cloister.attack.report.interval import Interval, percent
 from cloister.data.charts import altair, name_axis, style, to_svg
 from cloister.data.report_page import INK, inked
-from cloister.synth.scoring.report.interval import Interval, percent
 from cloister.synth.scoring.utility.dependence import Map
 from cloister.synth.scoring.utility.shapes import ColumnShape
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from cloister.attack.report.interval import percent
 from cloister.data.report_page import figure
 from cloister.data.report_page import page as report_page
 from cloister.synth.scoring.report.charts import (
@@ -18,7 +19,6 @@ from cloister.synth.scoring.report.charts import (
     marginals_chart,
     ranges_chart,
 )
-from cloister.synth.scoring.report.interval import percent
 from cloister.synth.scoring.utility.learning import Learning
 from cloister.synth.scoring.utility.numbers import SHARES, worst_first
 from cloister.synth.scoring.utility.utility_checks import kept_words

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from cloister.attack.report.interval import percent
 from cloister.privacy.loss import Loss
 from cloister.synth.planning import METHODS
-from cloister.synth.scoring.report.interval import percent
 
 __all__ = ["told_making"]
 

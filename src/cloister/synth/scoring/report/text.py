@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from cloister.synth.scoring.report.interval import percent
+from cloister.attack.report.interval import percent
 from cloister.synth.scoring.utility.numbers import SHARES, worst_first
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Attacks on synthetic tables."""
+"""Linkage of a table with names, and a test that a row could have come from many people. Other attacks: attack/."""

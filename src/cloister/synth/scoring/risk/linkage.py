@@ -3,21 +3,27 @@
     found = link(release, voters, on=["zip", "birth", "sex"], name="name", learns="diagnosis")
     print(found)
 
-A match is unique if one row of the release and one person on the list have the same values. In a table of real rows
-that identifies a person. In a synthetic table it is a coincidence: its rows are not real people, and the learned value
-is as right as a guess. A demonstration therefore needs the truth: `learns` may be on the list too, and is then
-compared.
+The join is `attack.tables.linkage`. A match is unique if one row of the release and one person on the list have the
+same values. In a table of real rows that identifies a person. In a synthetic table it is a coincidence: its rows are
+not real people, and the learned value is as right as a guess. A demonstration therefore needs the truth: `learns` may
+be on the list too, and is then compared.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from cloister.attack.finding import Finding
+from cloister.attack.report.interval import Interval, share
+from cloister.attack.tables.matching import Linkage as Joined
+from cloister.attack.tables.matching import linkage
+from cloister.data.rows import to_arrow
 from cloister.privacy.errors import BadInput
-from cloister.synth.scoring.report.interval import Interval, share
 from cloister.synth.scoring.rows import source_of
 
 __all__ = ["Linkage", "link"]
@@ -36,6 +42,7 @@ class Linkage:
         right: number of those unique matches that are true; None if the list does not contain the truth.
         guessed: how often the most frequent value of the release would be right for the same people.
         matches: for each unique match the name and the learned value. As sensitive as the rows.
+        joined: the join itself, with the risk of each person.
     """
 
     on: tuple[str, ...]
@@ -46,11 +53,20 @@ class Linkage:
     right: int | None
     guessed: int | None
     matches: tuple[tuple[Any, Any], ...]
+    joined: Joined = field(repr=False)
 
     @property
     def share(self) -> Interval:
         """Return the share of people matched uniquely, with Clopper and Pearson's interval."""
         return share(self.unique, self.people)
+
+    def finding(self, target: str) -> Finding:
+        """Return the join as a finding about a table, for a report."""
+        found = self.joined.finding(target)
+        if self.right is None:
+            return found
+        told = {"unique matches that tell the truth": self.right, "that a guess would": self.guessed or 0}
+        return replace(found, figures={**found.figures, **told})
 
     def to_json(self) -> dict[str, Any]:
         """Return counts, without names."""
@@ -82,29 +98,32 @@ def link(
 
     Privacy: none. It reads both tables without noise; the results are for the owner.
     """
-    published, people = _columns(release), _columns(identified)
+    published, people = _table(release), _table(identified)
     wanted = {*on} if learns is None else {*on, learns}
-    missing = wanted - {*published} | ({*on, name} if name else {*on}) - {*people}
+    missing = wanted - {*published.column_names} | ({*on, name} if name else {*on}) - {*people.column_names}
     if not on or missing:
         raise BadInput("name columns that the tables have: `on` in both, `learns` in the release, `name` in the list.")
-    rows_by_key = _rows_by_key(published, on)
-    keys = list(zip(*(people[column] for column in on), strict=True))
-    shared = Counter(keys)
-    unique = [i for i, key in enumerate(keys) if len(rows_by_key.get(key, ())) == 1 and shared[key] == 1]
-    learned = [published[learns][rows_by_key[keys[i]][0]] if learns else None for i in unique]
-    names = [people[name][i] if name else i for i in unique]
+    kept = published
+    for column in on:  # in `attack.tables` a missing value equals a missing one
+        kept = kept.filter(pc.is_valid(kept.column(column)))
+    joined = linkage(kept, people, on=on)
+    unique = np.flatnonzero(joined.matched >= 0)
+    learned = kept.column(learns).take(joined.matched[unique]).to_pylist() if learns else [None] * len(unique)
+    names = people.column(name).take(unique).to_pylist() if name else unique.tolist()
     right, guessed = None, None
-    if learns is not None and learns in people:
-        right, guessed = _judged([people[learns][i] for i in unique], learned, published[learns])
+    if learns is not None and learns in people.column_names:
+        truth = people.column(learns).take(unique).to_pylist()
+        right, guessed = _judged(truth, learned, published.column(learns).to_pylist())
     return Linkage(
         tuple(on),
-        len(keys),
-        len(next(iter(published.values()))),
-        sum(key in rows_by_key for key in keys),
-        len(unique),
+        people.num_rows,
+        published.num_rows,
+        joined.present,
+        joined.unique,
         right,
         guessed,
         tuple(zip(names, learned, strict=True)),
+        joined,
     )
 
 
@@ -115,19 +134,8 @@ def _judged(truth: Sequence[Any], learned: Sequence[Any], published: Sequence[An
     return right, sum(true == usual for true in truth)
 
 
-def _rows_by_key(columns: Mapping[str, list[Any]], on: Sequence[str]) -> dict[tuple[Any, ...], list[int]]:
-    """Return the rows of each combination of quasi-identifiers in which none is missing."""
-    rows = defaultdict(list)
-    for i, key in enumerate(zip(*(columns[column] for column in on), strict=True)):
-        if None not in key:
-            rows[key].append(i)
-    return rows
-
-
-def _columns(table: Any) -> dict[str, list[Any]]:
+def _table(table: Any) -> pa.Table:
     source = source_of(table)
-    if not isinstance(source, pa.Table):
-        if not hasattr(source, "columns"):
-            raise BadInput("give tables as Arrow, as frames or as dicts of columns.")
-        source = pa.Table.from_pandas(source, preserve_index=False)
-    return {name: source.column(name).to_pylist() for name in source.column_names}
+    if not (isinstance(source, pa.Table) or hasattr(source, "columns")):
+        raise BadInput("give tables as Arrow, as frames or as dicts of columns.")
+    return to_arrow(source)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from cloister.attack.tables.synthetic.coded_rows import cells
 from cloister.synth.scoring.rows import Floats, Integers, ScoreRows
-from cloister.synth.scoring.utility.marginal_error import cells
 
 __all__ = ["Map", "correlation_map", "information_map"]
 

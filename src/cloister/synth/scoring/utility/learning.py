@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.attack.report.interval import Interval, share
+from cloister.attack.tables.synthetic.membership import area
 from cloister.privacy.errors import BadSchema, MissingExtra
-from cloister.synth.scoring.report.interval import Interval, share
-from cloister.synth.scoring.risk.membership import area
 from cloister.synth.scoring.rows import EncodedRows, Floats, Integers, ScoreRows
 
 __all__ = ["Learning", "Trained", "features", "learning", "sklearn_or_refuse", "target_place"]

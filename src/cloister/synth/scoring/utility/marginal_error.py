@@ -7,20 +7,18 @@ that size), and columns shuffled one by one (independent: every column right, no
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from math import comb, prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.synth.scoring.report.interval import Interval, mean_of
-from cloister.synth.scoring.rows import EncodedRows, Floats, Integers, ScoreRows
+from cloister.attack.report.interval import Interval, mean_of
+from cloister.attack.tables.synthetic.coded_rows import cells, choose_columns
+from cloister.synth.scoring.rows import EncodedRows, Floats, ScoreRows
 
 __all__ = [
     "MarginalErrors",
-    "cells",
-    "choose_columns",
     "frames",
     "half_l1",
     "marginal_errors",
@@ -174,30 +172,12 @@ def marginal_errors(
     return MarginalErrors(way, names, tuple(float(x) for x in errors[:, 0]), drawn, means)
 
 
-def choose_columns(count: int, way: int, most: int, random: np.random.Generator) -> list[tuple[int, ...]]:
-    """Return all choices of `way` columns, or `most` different ones at random."""
-    if comb(count, way) <= most:
-        return list(combinations(range(count), way))
-    chosen: dict[tuple[int, ...], None] = {}
-    while len(chosen) < most:
-        chosen[tuple(sorted(random.choice(count, way, replace=False).tolist()))] = None
-    return list(chosen)
-
-
 def frames(real: ScoreRows, rows: int, random: np.random.Generator) -> dict[str, ScoreRows]:
     """Return the two reference tables of a score, with the given number of rows. Not private: for the owner."""
     again = random.integers(len(real), size=(rows, len(real.sides)))
     codes = np.take_along_axis(real.codes, again, axis=0)
     alone = ScoreRows(real.sides, np.asfortranarray(codes), np.zeros((0, 0)))
     return {"bootstrap": real.take(random.integers(len(real), size=rows)), "independent": alone}
-
-
-def cells(rows: ScoreRows, columns: Sequence[int]) -> Integers:
-    """Return the cell of a marginal for each row."""
-    codes = rows.codes[:, columns[0]]
-    for j in columns[1:]:
-        codes = codes * rows.sides[j].size + rows.codes[:, j]
-    return codes
 
 
 def half_l1(one: ScoreRows, other: ScoreRows, columns: Sequence[int]) -> float:

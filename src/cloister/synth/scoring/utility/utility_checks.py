@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from cloister.attack.report.interval import percent
 from cloister.synth.scoring.check import Check, Limits
-from cloister.synth.scoring.report.interval import percent
 from cloister.synth.scoring.utility.numbers import SHARES
 
 if TYPE_CHECKING:

@@ -22,6 +22,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.attack.report.interval import Interval
+from cloister.attack.tables.synthetic.coded_rows import choose_columns
 from cloister.data.private_data import PrivateData
 from cloister.data.schema import Table
 from cloister.privacy.errors import BadInput, BadSchema, Broken, NotPrivate
@@ -35,9 +37,7 @@ from cloister.synth.output.request import settings_digest
 from cloister.synth.output.shared_table import HandedTable
 from cloister.synth.output.table import SyntheticTable
 from cloister.synth.scoring.negatives import NotPrivateTable
-from cloister.synth.scoring.report.interval import Interval
 from cloister.synth.scoring.rows import source_of, view_of
-from cloister.synth.scoring.utility.marginal_error import choose_columns
 
 __all__ = [
     "MOST_PAIRS",

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloister.synth.scoring.risk.closeness import Closeness, closest, compare_closeness, width
-from cloister.synth.scoring.risk.membership import Membership, attack_membership
-from cloister.synth.scoring.risk.singling_out import SinglingOut, attack_singling_out
-from cloister.synth.scoring.rows import ScoreRows
+from cloister.attack.tables.synthetic.closeness import Closeness, closest, compare_closeness, width
+from cloister.attack.tables.synthetic.coded_rows import CodedRows
+from cloister.attack.tables.synthetic.membership import Membership, attack_membership
+from cloister.attack.tables.synthetic.singling_out import SinglingOut, attack_singling_out
 
 __all__ = ["FEWEST", "Attacks", "attack"]
 
@@ -43,9 +43,9 @@ class Attacks:
 
 
 def attack(
-    real: ScoreRows,
-    holdout: ScoreRows,
-    synthetic: ScoreRows,
+    real: CodedRows,
+    holdout: CodedRows,
+    synthetic: CodedRows,
     most: int,
     rules: int,
     random: np.random.Generator,
@@ -73,9 +73,9 @@ def attack(
     return Attacks(near, guessed, single, rows if near else 0, not_tried)
 
 
-def _affordable_targets(synthetic: ScoreRows) -> int:
+def _affordable_targets(synthetic: CodedRows) -> int:
     return _MOST_WORK // (len(synthetic) * (width(synthetic.sides) + _OVERHEAD))
 
 
-def _affordable_rules(real: ScoreRows, holdout: ScoreRows, synthetic: ScoreRows) -> int:
+def _affordable_rules(real: CodedRows, holdout: CodedRows, synthetic: CodedRows) -> int:
     return _MOST_FITS // (_TRIES * len(synthetic) + len(real) + len(holdout))

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.synth.scoring.report.interval import Interval
-from cloister.synth.scoring.risk.membership import area
-from cloister.synth.scoring.rows import EncodedRows, Floats, Integers, ScoreRows
+from cloister.attack.report.interval import Interval
+from cloister.attack.tables.synthetic.coded_rows import CodedColumn, CodedRows, Floats, Integers
+from cloister.attack.tables.synthetic.membership import area
 
 __all__ = ["Closeness", "compare_closeness", "closest", "encoded", "width"]
 
@@ -38,7 +38,7 @@ _GONE = 0.75  # missing values are in the middle, at this (squared) distance fro
 Progress = Callable[[float, str], None]
 
 
-def closest(one: ScoreRows, other: ScoreRows, progress: Progress | None = None) -> tuple[Floats, Floats]:
+def closest(one: CodedRows, other: CodedRows, progress: Progress | None = None) -> tuple[Floats, Floats]:
     """Return for each row of one table the distance to the closest row of the other, and the reverse."""
     if not len(one) or not len(other):
         return np.full(len(one), np.inf), np.full(len(other), np.inf)
@@ -95,7 +95,7 @@ class _Best:
             self.place[rows][better] = start + products[better].argmax(axis=1)
 
 
-def distances(one: ScoreRows, i: Integers, other: ScoreRows, j: Integers) -> Floats:
+def distances(one: CodedRows, i: Integers, other: CodedRows, j: Integers) -> Floats:
     """Return the distance of row i of one table and row j of the other, for many pairs."""
     total = np.zeros(len(i))
     for column, side in enumerate(one.sides):
@@ -109,7 +109,7 @@ def distances(one: ScoreRows, i: Integers, other: ScoreRows, j: Integers) -> Flo
     return np.sqrt(total / len(one.sides))
 
 
-def encoded(rows: ScoreRows, chosen: slice, mirrored: bool = False) -> NDArray[np.float32]:
+def encoded(rows: CodedRows, chosen: slice, mirrored: bool = False) -> NDArray[np.float32]:
     """Encode rows as vectors whose inner product with mirrored ones is the negative squared distance, times columns."""
     parts: list[Any] = []
     for j, side in enumerate(rows.sides):
@@ -129,7 +129,7 @@ def encoded(rows: ScoreRows, chosen: slice, mirrored: bool = False) -> NDArray[n
     return np.concatenate([vectors, np.stack(ends, axis=1).astype(np.float32)], axis=1)
 
 
-def width(sides: Sequence[EncodedRows]) -> int:
+def width(sides: Sequence[CodedColumn]) -> int:
     """Return the number of values that encode a row: the cost of a product of two rows."""
     each = (2 if side.ordered else side.size if side.size <= _MOST_CODES else 2 * _HASHES for side in sides)
     return sum(each) + 2

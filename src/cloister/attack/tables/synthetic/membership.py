@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cloister.attack.report.interval import Interval, share
+from cloister.attack.tables.synthetic.coded_rows import CodedRows, Floats, cells, choose_columns
 from cloister.privacy.loss import Loss
-from cloister.synth.scoring.report.interval import Interval, share
-from cloister.synth.scoring.rows import Floats, ScoreRows
-from cloister.synth.scoring.utility.marginal_error import cells, choose_columns
 
 __all__ = ["Membership", "area", "attack_membership", "beaten"]
 
@@ -60,12 +59,12 @@ class Membership:
 
 
 def attack_membership(
-    real: ScoreRows,
-    holdout: ScoreRows,
-    synthetic: ScoreRows,
+    real: CodedRows,
+    holdout: CodedRows,
+    synthetic: CodedRows,
     away: tuple[Floats, Floats],
     random: np.random.Generator,
-    population: tuple[ScoreRows, ScoreRows] | None = None,
+    population: tuple[CodedRows, CodedRows] | None = None,
 ) -> Membership:
     """Attack as many real rows as held-out ones.
 
@@ -139,10 +138,10 @@ def _threshold(member: Floats, stranger: Floats) -> tuple[float, float]:
 
 
 def _tilts(
-    real: ScoreRows,
-    holdout: ScoreRows,
-    synthetic: ScoreRows,
-    population: tuple[ScoreRows, ScoreRows],
+    real: CodedRows,
+    holdout: CodedRows,
+    synthetic: CodedRows,
+    population: tuple[CodedRows, CodedRows],
     random: np.random.Generator,
 ) -> tuple[Floats, Floats]:
     """Return for each row the sum over pairs of columns of ln(synthetic share / population's share) of its cell.

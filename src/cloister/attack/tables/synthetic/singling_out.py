@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.synth.scoring.report.interval import Interval, share
-from cloister.synth.scoring.rows import Floats, Integers, ScoreRows
+from cloister.attack.report.interval import Interval, share
+from cloister.attack.tables.synthetic.coded_rows import CodedRows, Floats, Integers
 
 __all__ = ["Rule", "SinglingOut", "attack_singling_out", "fits"]
 
@@ -67,7 +67,7 @@ class SinglingOut:
 
 
 def attack_singling_out(
-    real: ScoreRows, holdout: ScoreRows, synthetic: ScoreRows, most: int, random: np.random.Generator
+    real: CodedRows, holdout: CodedRows, synthetic: CodedRows, most: int, random: np.random.Generator
 ) -> SinglingOut | None:
     """Try up to `most` rules on all real and held-out rows; None if no rule matches exactly one synthetic row."""
     half = list(_of_one_column(synthetic, random))[: most // 2]
@@ -125,7 +125,7 @@ def _shuffled(
     return every, float((1 + (every >= hits).sum()) / (1 + len(every)))
 
 
-def fits(rows: ScoreRows, rule: Rule) -> NDArray[np.bool_]:
+def fits(rows: CodedRows, rule: Rule) -> NDArray[np.bool_]:
     """Return the rows that match a rule; missing values match none."""
     inside = np.ones(len(rows), dtype=bool)
     for j, sign, point in rule:
@@ -134,7 +134,7 @@ def fits(rows: ScoreRows, rule: Rule) -> NDArray[np.bool_]:
     return inside
 
 
-def _of_one_column(rows: ScoreRows, random: np.random.Generator) -> Iterator[Rule]:
+def _of_one_column(rows: CodedRows, random: np.random.Generator) -> Iterator[Rule]:
     """Yield values that occur once, the smallest and the largest, in a random order."""
     rules: list[Rule] = []
     for j, side in enumerate(rows.sides):
@@ -148,7 +148,7 @@ def _of_one_column(rows: ScoreRows, random: np.random.Generator) -> Iterator[Rul
     yield from (rules[i] for i in random.permutation(len(rules)))
 
 
-def _of_one_row(rows: ScoreRows, most: int, random: np.random.Generator) -> Iterator[Rule]:
+def _of_one_row(rows: CodedRows, most: int, random: np.random.Generator) -> Iterator[Rule]:
     """Yield some values of one row each: categories unchanged, numbers as ranges from the value outwards."""
     if not len(rows):
         return
@@ -166,13 +166,13 @@ def _of_one_row(rows: ScoreRows, most: int, random: np.random.Generator) -> Iter
             yield rule
 
 
-def _sign(rows: ScoreRows, j: int, point: float, middle: float) -> str:
+def _sign(rows: CodedRows, j: int, point: float, middle: float) -> str:
     if not rows.sides[j].ordered:
         return "="
     return ">=" if point > middle else "<="
 
 
-def _words(rows: ScoreRows, rule: Rule) -> str:
+def _words(rows: CodedRows, rule: Rule) -> str:
     parts = []
     for j, sign, point in rule:
         side = rows.sides[j]

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from cloister.synth.scoring.report.interval import Interval, share
-from cloister.synth.scoring.rows import ScoreRows
+from cloister.attack.report.interval import Interval, share
+from cloister.attack.tables.synthetic.coded_rows import CodedRows
 
 __all__ = ["Copies", "count_copies", "held_back_in", "keys_of"]
 
@@ -49,7 +49,7 @@ class Copies:
         }
 
 
-def count_copies(real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | None) -> Copies:
+def count_copies(real: CodedRows, synthetic: CodedRows, holdout: CodedRows | None) -> Copies:
     """Count copies; numbers are equal only to the last digit."""
     synthetic_keys, real_keys = keys_of(synthetic), keys_of(real)
     listed, real_set = set(synthetic_keys), set(real_keys)
@@ -65,7 +65,7 @@ def count_copies(real: ScoreRows, synthetic: ScoreRows, holdout: ScoreRows | Non
     return Copies(copied, len(synthetic), rate, share(met, len(holdout)), chance)
 
 
-def held_back_in(real: ScoreRows, holdout: ScoreRows) -> float | None:
+def held_back_in(real: CodedRows, holdout: CodedRows) -> float | None:
     """Return the share of held-out rows that are also real ones, beyond natural duplicates; None if not decidable.
 
     If rows were split, each of them went to one side. Of the rows that occur once in both tables together, some are
@@ -95,7 +95,7 @@ def held_back_in(real: ScoreRows, holdout: ScoreRows) -> float | None:
     return sum(count for key, count in holdout_counts.items() if real_counts[key]) / len(holdout)
 
 
-def keys_of(rows: ScoreRows) -> list[bytes]:
+def keys_of(rows: CodedRows) -> list[bytes]:
     """Return a key for each row, equal where all values are."""
     points = np.ascontiguousarray(np.where(np.isnan(rows.points), -1.0, rows.points) + 0.0)  # no negative zero
     return [row.tobytes() for row in points]
