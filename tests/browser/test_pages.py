@@ -123,25 +123,23 @@ def handed_in(place, folder):
     return hand_in(place.hub, place.person("hanna"), "stays", *files, key).id
 
 
-def attacked(place, done):
-    """An attack of Hanna's on a job on visits, with findings as if they had been made, or under way; its number."""
-    hub = place.hub
-    with hub.database.writing() as session:
+def attacked(place, number):
+    """An attack of Hanna's on a job on visits, under way; its address."""
+    with place.hub.database.writing() as session:
         job = session.scalar(sa.select(Job).where(Job.id == 1))
-        attack = Attack(
-            dataset_id=job.dataset_id, job_id=job.id, state="running", stage="training twin 2", progress=0.4
-        )
-        session.add(attack)
-        session.flush()
-        number = attack.id
-    if done:
-        scores = membership_of_scores(range(100, 300), range(200), claim=cl.rho("0.1"))
-        table = homogeneity(
-            {"age": ["<30", "<30", ">=30"], "ill": ["flu", "TB", "flu"]}, quasi=["age"], sensitive="ill"
-        )
-        findings = [scores, table.finding("Anonymised release 1")]
-        running._end(hub, number, *packed(findings, {"minimality": "it needs harmful values."}, "Model 1"))
-    return number
+        facts = {"dataset_id": job.dataset_id, "job_id": job.id, "state": "running"}
+        session.add(Attack(id=number, **facts, stage="training twin 2 of at most 9", progress=0.4))
+    return f"/datasets/visits/attacks/{number}"
+
+
+def with_findings(place, number):
+    """The same, with findings as if they had been made."""
+    address = attacked(place, number)
+    scores = membership_of_scores(range(100, 300), range(200), claim=cl.rho("0.1"))
+    release = {"age": ["<30", "<30", ">=30"], "ill": ["flu", "TB", "flu"]}
+    table = homogeneity(release, quasi=["age"], sensitive="ill").finding("Anonymised release 1")
+    running._end(place.hub, number, *packed([scores, table], {"minimality": "it needs harmful values."}, "Model 1"))
+    return address
 
 
 @pytest.fixture(scope="module")
@@ -152,14 +150,17 @@ def secrets(place, tmp_path_factory):
     asked = [{"id": "smoker", "type": "yes_no", "text": "Do you smoke?"}]
     with place.hub.database.writing() as session:
         surveys.create(place.hub, session, place.person("ada"), "not-yet-open", {**facts, "asked": asked})
-    return {
-        "/invitation/SECRET": invitation_link(place.hub, "guest@new.example", ["data user"], "University"),
-        "/reset/SECRET": f"/reset/{reset}",
-        "/subject-card": card_link(place.hub, "visits"),
-        "/datasets/visits/attacks/DONE": f"/datasets/visits/attacks/{attacked(place, done=True)}",
-        "/datasets/visits/attacks/UNDER-WAY": f"/datasets/visits/attacks/{attacked(place, done=False)}",
-        "/datasets/stays/tables/HANDED": f"/datasets/stays/tables/{handed_in(place, tmp_path_factory.mktemp('own'))}",
-    }
+    handed = handed_in(place, tmp_path_factory.mktemp("own"))
+    # As if a worker had them, so that the one of this place leaves them alone.
+    with running._alone(place.hub, 901), running._alone(place.hub, 902):
+        yield {
+            "/invitation/SECRET": invitation_link(place.hub, "guest@new.example", ["data user"], "University"),
+            "/reset/SECRET": f"/reset/{reset}",
+            "/subject-card": card_link(place.hub, "visits"),
+            "/datasets/visits/attacks/DONE": with_findings(place, 901),
+            "/datasets/visits/attacks/UNDER-WAY": attacked(place, 902),
+            "/datasets/stays/tables/HANDED": f"/datasets/stays/tables/{handed}",
+        }
 
 
 def half_inside(place, visit):

@@ -171,6 +171,31 @@ class RemoteDataset:
         form |= {"parts": str(parts)} if parts is not None else {}
         return self.submit("train", form, purpose=purpose).model(wait_s=wait_s)
 
+    def attack(self, number: int, *, wait_s: float = 600) -> dict[str, Any]:
+        """Attack what a job has made from your dataset, and wait for the findings; nobody else learns of it.
+
+        Args:
+            number: the job that trained the model, or made the synthetic table or the anonymised release.
+            wait_s: how long to wait.
+
+        Returns:
+            verdict and findings. They are as sensitive as the rows: not to be published.
+
+        Raises:
+            NotHere: you do not own the dataset, or the job has left nothing that can be attacked.
+            NotNow: it failed, was cancelled, or is not done in time; the message says what to do.
+        """
+        begun = self.client.post(f"{self._path}/attacks", {"job": number})
+        path, until = f"{self._path}/attacks/{begun['number']}", time.monotonic() + wait_s
+        while (told := self.client.get(path))["attack"]["state"] in ("queued", "running"):
+            if time.monotonic() > until:
+                raise NotNow(f"attack {begun['number']} is still under way. Read it later under {path}.")
+            time.sleep(min(1.0, max(0.0, until - time.monotonic())))
+        if told["report"] is None:
+            raise NotNow(told["attack"]["problem"] or f"attack {begun['number']} was cancelled.")
+        report: dict[str, Any] = told["report"]
+        return report
+
     def ask_model(self, number: int, *, purpose: str = "", wait_s: float = 60) -> RemoteJob:
         """Ask for the predictions of a model that somebody else has trained on the hub, and wait for the right to.
 

@@ -623,3 +623,15 @@ def test_access_is_asked_for_and_given(served, shared, owner):
         assert visits.why(spend=cl.rho("1000"))["rule"] in ("per_request", "per_user", "lifetime")
         assert auditor.requests()["mine"][0]["state"] == "granted"
         assert visits.ledger()
+
+
+def test_an_owner_attacks_a_model_and_nobody_else_does(visits, owner):
+    job = visits.submit("train", {"estimator": "MixedNB", "target": "ward", "features": "age", "spend": cl.rho("0.01")})
+    job.finished(wait_s=120)
+    report = owner.dataset("visits").attack(job.id, wait_s=120)
+    assert report["findings"]
+    assert report["verdict"]
+    with pytest.raises(NotHere):
+        visits.attack(job.id)
+    with pytest.raises(NotHere, match="nothing here that can be attacked"):
+        owner.dataset("visits").attack(10**6)

@@ -2,16 +2,21 @@
 
 import json
 
+import numpy as np
 import pytest
 import sqlalchemy as sa
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
 from cloister.hub.approvals.visibility import result_of
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Attack, AuditEntry, Job, Output, Person, Request
 from cloister.hub.datasets import datasets
 from cloister.hub.jobs import gateway, maintenance, output_check
-from cloister.hub.jobs.attacks import running, store
+from cloister.hub.jobs.attacks import models, running, store
+from cloister.hub.jobs.attacks.models import Known, membership_in_twins
 from cloister.privacy.errors import NotHere, NotNow
+from cloister.privacy.loss import epsilon
 
 FORM = {"quasi": "age, ward", "sensitive": "stay_days", "models": "k=5, l=2 (stay_days)", "suppression": "10%"}
 MAY = "may: [see schema, query, profile]"
@@ -440,3 +445,136 @@ def test_a_model_is_attacked_end_to_end(world):
     assert member["epsilon_lower"] <= member["epsilon_allowed"]  # it is private, and the attack does not refute that
     assert any("twins of the model" in note for note in member["notes"])
     assert "a twin of Model" in member["target"]
+
+
+def people(n=600, seed=1):
+    """Made-up people whose labels follow from nothing, so that only memory predicts them."""
+    draw = np.random.default_rng(seed)
+    rows, labels = draw.normal(size=(n, 4)), draw.integers(0, 2, n)
+    return Known({}, {}, rows, labels, None)
+
+
+def halves_of(known, fit, seed):
+    """What trains twins of those people: each salt draws a half of its own, and `fit` gets its rows."""
+
+    def train(salt, second):
+        draw = np.random.default_rng([seed, *salt.encode()])
+        within = (draw.random(len(known.labels)) < 0.5) != second
+        return fit(known.rows[within], known.labels[within]), within
+
+    return train
+
+
+def asked_of_twins(known, fit, seed=1, until=1e9, claim=None):
+    return membership_in_twins(
+        halves_of(known, fit, seed), known, claim or epsilon("0.5"), "Model 1", np.random.default_rng(seed),
+        until=until, progress=lambda *_: None,
+    )  # fmt: skip
+
+
+def test_twins_that_remember_their_people_are_found_out():
+    """An unprotected tree, said to cost epsilon 0.5: the attack must refute that."""
+    for finding in asked_of_twins(people(), DecisionTreeClassifier().fit):
+        assert finding.broken
+        assert finding.roc.auc > 0.7  # labels are coins: a stranger's is right by chance, too
+        assert finding.figures["accuracy gap"] > 0.3
+
+
+def test_twins_that_say_nothing_of_their_people_are_not_accused():
+    """Models that depend on chance alone, many times: the intervals hold what they should."""
+    rng, missed, refuted = np.random.default_rng(5), 0, 0
+
+    def blind(rows, labels):
+        model = LogisticRegression()
+        return model.fit(rng.normal(size=rows.shape), rng.integers(0, 2, len(labels)))
+
+    for seed in range(40):
+        for finding in asked_of_twins(people(300, seed), blind, seed):
+            low, high = finding.roc.auc_interval()
+            missed += not low <= 0.5 <= high
+            refuted += finding.broken
+    assert refuted <= 2
+    assert missed <= 12  # of 80 at 95 %: more has a chance of one in a thousand
+
+
+def test_without_time_one_twin_is_asked_and_the_finding_says_so():
+    (finding,) = asked_of_twins(people(), DecisionTreeClassifier().fit, until=0.0)
+    assert finding.attack == "membership by loss threshold"
+    assert finding.figures["twins"] == 1
+    assert any("no time for further twins" in note for note in finding.notes)
+
+
+def test_a_models_view_is_that_of_its_requester(world):
+    """Cleo sees two columns and not maternity, so no one of maternity is among the members of what she trained."""
+    change = [(MAY, MORE), ("roles:", BLOCK), ("may: [see schema, query, profile]\n    tables", MORE + "\n    tables")]
+    world.publish(change=change[1:])
+    order = gateway.JobOrder(
+        "visits", "train", {"estimator": "MixedNB", "target": "ward", "features": "age", "spend": "rho 0.01"},
+        "health-research", world.here,
+    )  # fmt: skip
+    job = gateway.submit(world.hub, world.cleo, order).id
+    assert world.work() == ["done"]
+    found_of = []
+    number = start(world, job)
+    pool = world.pool()
+    with pytest.MonkeyPatch.context() as patch:
+        whole = models._known
+
+        def kept(*asked):
+            found_of.append(whole(*asked))
+            return found_of[0]
+
+        patch.setattr(models, "_known", kept)
+        assert running.run_next(world.hub, pool)
+    pool.close()
+    assert found(world, number).state == "done", found(world, number).facts
+    assert set(found_of[0].columns) == {"age"}
+    assert "maternity" not in set(found_of[0].labels.tolist())
+
+
+def test_a_model_from_tables_that_were_replaced_is_not_attacked_with_others_rows(world):
+    job = trained(world)
+    world.another_version()
+    told = found(world, attack(world, job))
+    assert told.state == "failed"
+    assert "have changed since Model" in told.facts["problem"]
+
+
+def test_a_model_whose_requester_lost_their_role_is_attacked_still(world):
+    """The policy of the time says what it has learned from."""
+    job = trained(world)
+    world.publish(change=[("University", "Nowhere")])
+    assert found(world, attack(world, job)).state == "done"
+
+
+def test_a_model_that_predicts_nothing_is_not_attacked(world):
+    job = trained(world, "KMeans", "", features="age, stay_days", parts="3")
+    assert [bool(one.problem) for one in listed(world)] == [True]
+    with pytest.raises(NotNow, match="predicts nothing"):
+        start(world, job)
+
+
+def test_a_model_whose_result_was_removed_is_not_attacked(world):
+    job = trained(world)
+    gateway.forget(world.hub, world.ada, job)
+    assert listed(world) == []
+    with pytest.raises(NotHere):
+        start(world, job)
+
+
+@pytest.mark.parametrize("name", ["MixedNB", "LinearRegression", "RandomForestClassifier"])
+def test_other_kinds_of_models_are_attacked(world, name):
+    target = {"MixedNB": "ward", "LinearRegression": "cost"}.get(name, "readmitted")
+    features = "age, stay_days, ward" if target == "cost" else ""
+    told = found(world, attack(world, trained(world, name, target, "rho 0.01", features=features, evaluate="")))
+    assert told.state == "done", told.facts
+    assert told.facts["attacks"] >= 3
+
+
+def test_a_restored_hub_runs_no_attack_of_its_copy(world):
+    from cloister.hub.core import restored
+
+    number = start(world, released(world))
+    restored.mark(world.hub.folder, "2026-01-01")
+    restored.finish_restore(world.hub)
+    assert found(world, number).state == "cancelled"

@@ -125,7 +125,7 @@ def targets(hub: "Hub", session: Session, dataset: Dataset, owner: Person) -> li
 
 
 def _of_job(job: Job) -> Target:
-    title = f"{_WORDS[job.kind]} {job.id}"
+    title = f"{_WORDS.get(job.kind, 'Job')} {job.id}"
     if job.kind == "train":
         title += f": {job.parameters.get('estimator', '')}"
         if job.parameters.get("target"):
