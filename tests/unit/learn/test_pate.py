@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -146,6 +148,24 @@ def test_no_rows_make_a_fit_fail(book: Any, rows: Any, labels: Any, estimator: A
     for confident in (None, 0.9):
         model = made(book, estimator=estimator, teachers=10, confident=confident).fit(rows, labels)
         assert model.predict(ASKED).shape == TRUTH.shape
+
+
+def test_a_teacher_that_changes_its_rows_in_place_moves_its_own_votes_alone(book: Any) -> None:
+    learner = make_pipeline(StandardScaler(copy=False), LogisticRegression())
+    pool = POOL.copy()
+
+    def votes_of(last: float) -> Any:
+        parts = [(ROWS[at : at + 60] * 10.0**at + at, (LABELS[at : at + 60] == "yes").astype(int)) for at in range(4)]
+        parts[0][0][-1] = last
+        return Teachers.fit(learner, parts, 2, np.random.default_rng(1)).votes(pool)
+
+    votes, others = votes_of(0.0), votes_of(1e6)
+    assert np.array_equal(pool, POOL)
+    assert not np.array_equal(others[0], votes[0])
+    assert np.array_equal(others[1:], votes[1:])
+    # The student's rows are the public ones, not what a teacher made of them.
+    model = made(book, estimator=learner, pseudo_labels=False, queries=len(POOL)).fit(ROWS, LABELS)
+    np.testing.assert_allclose(model.student_.centre, POOL.mean(axis=0))
 
 
 def test_a_teacher_without_a_model_votes_by_its_number_or_its_only_class() -> None:

@@ -100,14 +100,18 @@ class Teachers:
         return cls(tuple(models), usual, classes)
 
     def votes(self, rows: Floats) -> Integers:
-        """Return the class code that each teacher gives to each public row: teachers × rows."""
+        """Return the class code that each teacher gives to each public row: teachers × rows.
+
+        Each is given a copy: `predict` may change its rows in place (`StandardScaler(copy=False)` does), and what one
+        teacher leaves in them is as secret as its part, and would move the votes of all others.
+        """
         votes = np.repeat(self.usual[:, None], len(rows), axis=1)
         for teacher, model in enumerate(self.models):
             if model is None or not len(rows):
                 continue
             with _silence():
                 try:
-                    told = np.asarray(model.predict(rows), dtype=np.float64).reshape(len(rows))
+                    told = np.asarray(model.predict(rows.copy()), dtype=np.float64).reshape(len(rows))
                 except Exception:  # noqa: S112  # whether it fails depends on private rows
                     continue
             listed = (told >= 0) & (told < self.classes) & (told == np.floor(told))
