@@ -9,6 +9,9 @@
 
 Identifiers are dropped, quasi-identifiers are generalised, sensitive and plain columns are kept as they are. A release
 is not differentially private: `risk` and `attack.tables` show what is left.
+
+Falls to: `attack.tables.linkage`, `attack.tables.homogeneity`, `attack.tables.minimality`,
+`attack.tables.intersection`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -5,9 +5,11 @@ loaded when called, so that `cloister --version` loads no other package.
 """
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from itertools import combinations
+from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any
 
@@ -16,7 +18,9 @@ import click
 from cloister.privacy.errors import CloisterError
 from cloister.version import __version__
 
-__all__ = ["main", "progress_bar"]
+__all__ = ["check_outputs", "main", "progress_bar"]
+
+_FACTS = ".anonymized.json"  # what lies beside a release
 
 
 @contextmanager
@@ -33,6 +37,50 @@ def progress_bar(label: str) -> Iterator[Callable[[float, str], None]]:
     ) as bars:
         task = bars.add_task(label, total=1.0)
         yield lambda share, sentence: bars.update(task, completed=share, description=sentence)
+
+
+def check_outputs(besides: Sequence[Path] = ()) -> None:
+    """Refuse to write a file that the running command reads, or two outputs to one file, whatever is forced.
+
+    Options of the type `click.Path(writable=True)` name the outputs; every other parameter may name an input.
+
+    Args:
+        besides: further files that the command writes.
+
+    Raises:
+        click.UsageError: before anything is written.
+    """
+    context = click.get_current_context()
+    outputs, inputs = list(besides), set()
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if isinstance(parameter.type, click.Path) and parameter.type.writable:
+            outputs += [Path(value)] if value is not None else []
+        else:
+            named = isinstance(parameter, click.Argument) or parameter.metavar == "SOURCE"
+            inputs |= {path for path in _existing(value) if named or path.is_file()}
+    for output in outputs:
+        target = output.resolve()
+        folders = target.parents if target.suffix.lower() == ".parquet" else ()  # a folder's other files are not read
+        for path in inputs:
+            if target == path or path in folders:
+                raise click.UsageError(f"{output} is read here, and would be changed. Write to another file.")
+    for one, other in combinations(outputs, 2):
+        if one.resolve() == other.resolve():
+            raise click.UsageError(f"{one} would be written twice. Give each its own name.")
+
+
+def _existing(value: Any) -> Iterator[Path]:
+    """Yield the files and folders that the value of a parameter names: FILE, COLUMN=FILE, or several."""
+    if isinstance(value, list | tuple):
+        for entry in value:
+            yield from _existing(entry)
+    elif isinstance(value, str | Path):
+        for name in {str(value), str(value).partition("=")[2]} - {""}:
+            for path in (Path(name), Path(f"{name}{_FACTS}")):
+                with suppress(OSError, ValueError):  # too long, or no path at all
+                    if path.exists():
+                        yield path.resolve()
 
 
 class Commands(click.Group):

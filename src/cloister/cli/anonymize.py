@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from cloister.anonymize.planning.request import METHODS, parse_models, parse_share, parse_weights
-from cloister.cli import progress_bar
+from cloister.cli import check_outputs, progress_bar
 
 __all__ = ["anonymize"]
 
@@ -184,6 +184,7 @@ def _checked(out: Path | None, force: bool, side: str) -> Path:
     """Check the paths before any work."""
     if out is None or out.suffix.lower() not in _FORMS:
         raise click.UsageError("say where to: --out release.csv or release.parquet; `plan` writes nothing.")
+    check_outputs([out.with_name(out.name + side)] if side else [])
     for path in (out, out.with_name(out.name + side)):
         _new(path, force)
     return out
@@ -310,6 +311,7 @@ def risk_command(
     from cloister.anonymize.risks.attackers import risk
 
     if html is not None:
+        check_outputs()
         _new(html, force=True)
         _check_charts()
     released = Released(source, quasi, sensitive, hierarchies)

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
-from cloister.cli import progress_bar
+from cloister.cli import check_outputs, progress_bar
 
 __all__ = ["attack"]
 
@@ -20,13 +21,19 @@ def attack() -> None:
 
 
 def _report_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a report."""
+    """Add the options of a report, and check its files before any work."""
+
+    @wraps(command)
+    def checked(**options: Any) -> Any:
+        check_outputs()
+        return command(**options)
+
     for option in (
         click.option("--json", "json_file", type=_NEW, metavar="FILE", help="Write figures and sentences as JSON."),
         click.option("--html", type=_NEW, metavar="FILE", help="Write a page that needs no network."),
     ):
-        command = option(command)
-    return command
+        option(checked)
+    return checked
 
 
 def _report(findings: Any, html: Path | None, json_file: Path | None, *, title: str, made_up: bool = False) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloister.cli import progress_bar
+from cloister.cli import check_outputs, progress_bar
 from cloister.cli.query import data_options, need_schema, open_dataset, read_loss
 from cloister.privacy.errors import BadInput, CloisterError
 from cloister.privacy.filter import budget_share
@@ -220,6 +220,7 @@ def score(
 
     if gate and holdout is None:
         raise BadInput("a gate needs rows that the generator did not see: --holdout FILE. Keep one row in five back.")
+    check_outputs()
     for path in (html, as_json):  # before minutes of work, not after
         if path is not None:
             _writable(path)

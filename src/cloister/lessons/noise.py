@@ -2,6 +2,8 @@
 
 Both are drawn in floats, whose gaps reveal values (docs/decisions/0001). For people, use the discrete mechanisms of
 `cloister.privacy.mechanisms`.
+
+Falls to: `attack.mechanisms.floating.guess`, which reads the answer off the last bits.
 """
 
 import math

@@ -213,6 +213,52 @@ def test_a_release_is_not_overwritten_unless_asked() -> None:
     assert release("--force").exit_code == 0
 
 
+RELEASE = ("run", "patients.csv", *ROLES, "--require", "k=5", "--suppression", "10%", "--force")
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ((*RELEASE, "--out", "patients.csv"), "patients.csv"),
+        ((*RELEASE, "--out", "./link.csv"), "patients.csv"),
+        ((*RELEASE, "--out", "new.csv", "--report", "patients.csv"), "patients.csv"),
+        ((*RELEASE, "--out", "new.csv", "--earlier", "patients.parquet", "--report", "patients.parquet"),
+         "patients.parquet"),
+        ((*RELEASE, "--out", "new.csv", "--hierarchy", "zip=zip.csv", "--report", "zip.csv"), "zip.csv"),
+        (("risk", "release.csv", "--html", "release.csv"), "release.csv"),
+        (("risk", "release.csv", "--auxiliary", "patients.csv", "--html", "patients.csv"), "patients.csv"),
+        (("risk", "release.csv", "--html", "release.csv.anonymized.json"), "release.csv.anonymized.json"),
+        (("rules", "zip.csv", "--support", "10%", "--hide", "a -> b", "--force", "--out", "zip.csv"), "zip.csv"),
+    ],
+)  # fmt: skip
+def test_no_option_overwrites_a_file_that_is_read(folder: Path, words: tuple[str, ...], kept: str) -> None:
+    release()
+    (folder / "link.csv").symlink_to("patients.csv")
+    (folder / "zip.csv").write_text("".join(f"{code:05d};low;*\n" for code in range(2130, 2142)), encoding="utf-8")
+    before = (folder / kept).read_bytes()
+    done = run(*words)
+    assert done.exit_code == 2, done.output
+    assert "is read here" in done.output
+    assert (folder / kept).read_bytes() == before
+    assert not (folder / "new.csv").exists()
+
+
+@pytest.mark.parametrize("report", ["new.csv", "./new.csv", "new.csv.anonymized.json"])
+def test_two_outputs_of_a_command_are_two_files(folder: Path, report: str) -> None:
+    done = run(*RELEASE, "--out", "new.csv", "--report", report)
+    assert done.exit_code == 2, done.output
+    assert "Give each its own name" in done.output
+    assert not (folder / "new.csv").exists()
+
+
+def test_a_release_is_not_added_to_the_folder_that_is_read(folder: Path) -> None:
+    (folder / "parts").mkdir()
+    (folder / "patients.parquet").rename(folder / "parts" / "1.parquet")
+    done = run("run", "parts", *ROLES, "--require", "k=5", "--suppression", "10%", "--out", "parts/2.parquet")
+    assert done.exit_code == 2, done.output
+    assert sorted(path.name for path in (folder / "parts").iterdir()) == ["1.parquet"]
+
+
 def test_k_map_is_measured_in_the_population() -> None:
     done = release("--population", "patients.parquet", require="k-map=6", out="mapped.csv")
     assert done.exit_code == 0, done.output

@@ -9,6 +9,8 @@ sensitive values, the last rows of a class are chosen by them.
     numbers and dates    the range of a class over the range of the table; a missing value beside others counts 1
     other values         0 if a class has one value, else the share of the domain that two values are (1 for two
                          values in all); or by hierarchy: the share of the domain below the lowest common label
+
+Falls to: `attack.tables.homogeneity`, `attack.tables.minimality`, and `attack.tables.intersection` of two releases.
 """
 
 from collections.abc import Callable, Mapping, Sequence

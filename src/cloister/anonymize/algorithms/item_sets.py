@@ -8,6 +8,8 @@ item is replaced by a label, so are all items below that label. A set holds each
 
 The label of a step is chosen by the rare combinations that it touches per occurrence of items that lose detail. At the
 end labels are replaced by those below them where that is possible, so that no more detailed cut is anonymous.
+
+Falls to: `attack.tables.sparse_linkage`, by whoever knows more than m items.
 """
 
 import os

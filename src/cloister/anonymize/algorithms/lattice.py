@@ -22,6 +22,8 @@ nodes above.
 Where models compare classes with the release (t, beta), which classes to suppress is itself a hard problem, and what is
 found at a node may not be the least. Then the node keeps its lower bound, and the optimum is proven only if no lower
 bound is below the loss that was found.
+
+Falls to: `attack.tables.homogeneity`, `attack.tables.minimality`, and `attack.tables.intersection` of two releases.
 """
 
 import heapq

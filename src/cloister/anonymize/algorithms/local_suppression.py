@@ -7,6 +7,8 @@ A pattern is a set of columns to suppress. Patterns are tried from the cheapest 
 pattern that helps most rows comes first. Each time, rows that are still alone are grouped by their other columns, and
 groups that satisfy the requirement are final. Rows that no pattern helps join the class for which that costs least.
 Finding the least number of cells is NP-hard (Meyerson and Williams 2004); this is a heuristic.
+
+Falls to: `attack.tables.homogeneity`, `attack.tables.minimality`, and `attack.tables.intersection` of two releases.
 """
 
 import heapq

@@ -6,6 +6,8 @@ span, relative to the whole table; if a half would fail, along the next one.
 
     strict     rows with equal values stay together: every class is a box, and boxes do not overlap
     relaxed    a class is cut at its middle row, so that rows with the median value may fall on either side
+
+Falls to: `attack.tables.homogeneity`, `attack.tables.minimality`, and `attack.tables.intersection` of two releases.
 """
 
 from collections.abc import Callable, Mapping, Sequence

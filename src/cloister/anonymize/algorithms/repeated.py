@@ -11,6 +11,8 @@ intersects the classes of a person in several releases therefore always has at l
 Rows with a signature go into the bucket of that signature, buckets are filled up with new rows until every value occurs
 equally often, other new rows make buckets of their own, and buckets are split into classes of similar rows. Where no
 new row has the value that a bucket lacks, a counterfeit row is added; their number in each class is stated.
+
+Falls to: `attack.tables.background_knowledge`, by whoever can rule values of a signature out.
 """
 
 import os

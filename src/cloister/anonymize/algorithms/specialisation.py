@@ -7,6 +7,8 @@ by its children without touching its siblings (subtree recoding), so ages 20-39 
 Each step takes the label with the best score among those whose children leave every class satisfied. Several walks
 are made and the best one is released: by certainty penalty saved, by the same per loss of anonymity, with each column
 first, and from the best full-domain node that a short search finds, so that the result is never worse than that node.
+
+Falls to: `attack.tables.homogeneity`, `attack.tables.minimality`, and `attack.tables.intersection` of two releases.
 """
 
 import heapq

@@ -15,6 +15,8 @@ A membership attack asks whether a record was among the training rows (not wheth
 Nothing here is differentially private: a control lowers what one kind of attack gains, and none removes the gap between
 a model's accuracy on its training rows and on others, which the label alone shows. To bound every attack, train with
 `cloister.learn`.
+
+Falls to: `attack.membership` with labels only, and `attack.steal` with more questions.
 """
 
 import secrets

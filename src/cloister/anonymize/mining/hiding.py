@@ -11,6 +11,8 @@ The search for the changes is in `hiding_search.py`.
 
 Hidden means hidden at these thresholds. Whoever mines with lower ones finds the rule again; this is not differential
 privacy, and says nothing about the people behind the baskets.
+
+Falls to: thresholds lower than those it was hidden at; the baskets themselves to `attack.tables.sparse_linkage`.
 """
 
 import os

@@ -2,6 +2,9 @@
 
 Within a group the sensitive values are all different, so that a person whose group is known has each of them with the
 same probability, at most 1/l. The values themselves are exact.
+
+Falls to: `attack.tables.background_knowledge`, which rules values of a group out; `attack.tables.linkage` on the exact
+quasi-identifiers; `attack.tables.intersection` of two releases.
 """
 
 from collections.abc import Iterable

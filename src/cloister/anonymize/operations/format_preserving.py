@@ -9,6 +9,8 @@ Two cases are outside FF1 and are built on it, or beside it:
   which is a permutation drawn by the key. NIST specifies nothing for this case.
 
 Tested with the nine published samples for FF1.
+
+Falls to: equal values stay equal, so tables join: `attack.tables.correlation`. Whoever has the key decrypts.
 """
 
 from typing import Any

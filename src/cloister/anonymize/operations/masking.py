@@ -2,6 +2,8 @@
 
 A suppressed cell becomes NULL, the missing marker. Replacing it by a plausible value that does not occur in the column
 would be distortion: nobody could tell a suppressed cell from a true one.
+
+Falls to: `attack.tables.linkage` and `attack.tables.uniqueness` on the columns and digits that stay.
 """
 
 from collections.abc import Iterable

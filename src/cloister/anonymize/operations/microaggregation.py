@@ -5,6 +5,9 @@ row farthest from that one, and groups each with its k − 1 nearest rows, until
 has k rows except the last, which has k to 2k − 1. It takes about n/2k rounds of three passes over the rest of the rows,
 O(n²·d/k) for n rows and d columns. For one column the optimum is found in O(n·k) after sorting (Hansen and Mukherjee
 2003): its groups are runs of the sorted values of k to 2k − 1 rows.
+
+Falls to: `attack.tables.scored_linkage`, since a group's mean is near its rows; `attack.tables.homogeneity` in groups
+that are alike.
 """
 
 from collections.abc import Callable, Iterable

@@ -3,6 +3,8 @@
 Noise of a known distribution lets everyone reconstruct the distribution of the values (`reconstruction`). It hides a
 value less than its standard deviation suggests: columns that are correlated tell about each other, so that a linear
 filter recovers them (Kargupta et al. 2003; Huang, Du and Chen 2005). `spectral_filter` is that attack.
+
+Falls to: `spectral_filter` above, and `attack.tables.scored_linkage`, which allows for noise of a known size.
 """
 
 from collections.abc import Iterable, Mapping

@@ -3,6 +3,9 @@
 A pseudonym without a secret protects nothing where identifiers can be listed (phone numbers, taxi medallions): see
 `dictionary_attack`. With a key, only the key's holder can make or compare pseudonyms. Two owners with different keys,
 or one owner with two purposes, have pseudonyms that cannot be linked; the same key and purpose make them linkable.
+
+Falls to: `attack.tables.linkage` and `attack.tables.sparse_linkage` on the other columns; without a secret, to
+`dictionary_attack`.
 """
 
 import base64

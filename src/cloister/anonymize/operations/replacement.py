@@ -3,6 +3,8 @@
 Replacing some columns by independent draws keeps roughly the distribution of each column and destroys its relation to
 all others. The columns that stay are exact and still link a row to a person. Label encoding is a renaming that anyone
 undoes; it is here so that a recorded chain of steps can contain it, and its note says so.
+
+Falls to: `attack.tables.linkage` on the columns that stay.
 """
 
 import warnings

@@ -1,4 +1,8 @@
-"""Rounding, top and bottom coding, global recoding of numbers to intervals, truncation of dates."""
+"""Rounding, top and bottom coding, global recoding of numbers to intervals, truncation of dates.
+
+Falls to: `attack.tables.linkage` with the generalised values, and `attack.tables.intersection` of releases with other
+edges.
+"""
 
 import datetime as dt
 from collections.abc import Iterable

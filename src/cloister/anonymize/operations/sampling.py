@@ -1,4 +1,7 @@
-"""Samples of rows, and a random order of rows."""
+"""Samples of rows, and a random order of rows.
+
+Falls to: `attack.tables.linkage` for those who are in the sample; `attack.tables.uniqueness` says how many are alone.
+"""
 
 import numpy as np
 import pyarrow as pa

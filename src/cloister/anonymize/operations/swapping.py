@@ -1,6 +1,8 @@
 """Data swapping: values exchanged between rows of similar rank, or between rows that are near each other.
 
 The values of a column stay the same, as a whole; which row has which is disturbed.
+
+Falls to: `attack.tables.scored_linkage`: swapped values stay near the true ones, and the other columns are exact.
 """
 
 from collections.abc import Iterable

@@ -8,6 +8,8 @@
 
 A model is recognised by its exact type and by the attributes that its `fit` sets. One more attribute, such as a table
 that someone has put on it, is refused.
+
+Falls to: for carriers that were handed out all the same, `attack.stored_rows`; for parameters, `attack.membership`.
 """
 
 from collections.abc import Iterator

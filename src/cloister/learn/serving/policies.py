@@ -7,6 +7,9 @@
 
 A policy lowers what an attacker gains from one answer. It is no privacy guarantee: with a private model the guarantee
 is the model's, whatever is shown, and with any other model there is none.
+
+Falls to: `attack.steal` and `attack.inversion` for what is shown of probabilities; `attack.membership` with labels only
+for labels.
 """
 
 from dataclasses import dataclass

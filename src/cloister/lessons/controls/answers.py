@@ -1,4 +1,8 @@
-"""Controls that decide from the noisy answer. All of them are post-processing."""
+"""Controls that decide from the noisy answer. All of them are post-processing.
+
+Falls to: without the noise behind them `attack.queries.tracker.general_tracker` and
+`attack.queries.reconstruction.fill_in`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

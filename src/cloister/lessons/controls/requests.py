@@ -1,4 +1,8 @@
-"""Controls that decide from the request: its text, the public facts of its columns, and earlier requests."""
+"""Controls that decide from the request: its text, the public facts of its columns, and earlier requests.
+
+Falls to: without the noise behind them `attack.queries.tracker.individual_tracker` and
+`attack.queries.reconstruction.solve_totals`.
+"""
 
 from dataclasses import dataclass, field, replace
 from math import floor

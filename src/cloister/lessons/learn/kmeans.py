@@ -4,6 +4,8 @@ In a fixed number of rounds, each releases a noisy number of rows and their nois
 number and sum are released about the same row, so their sensitivities add, r_1 + … + r_d + 1 in L1 for features within
 [-r_j, r_j], and every round has its part of epsilon. Initial centres are public: k-means++ would read rows, and the
 best of many starts would be chosen by them. Clusters of training rows are not released.
+
+Falls to: `attack.mechanisms.floating.guess`: noise in floats shows what it was added to in its last bits (AT-17).
 """
 
 import math

@@ -1,4 +1,7 @@
-"""Linear models by output, objective and input perturbation, for teaching; not private."""
+"""Linear models by output, objective and input perturbation, for teaching; not private.
+
+Falls to: `attack.mechanisms.floating.guess`: noise in floats shows what it was added to in its last bits (AT-17).
+"""
 
 import math
 from typing import Any, ClassVar, Self

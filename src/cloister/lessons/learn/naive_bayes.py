@@ -8,6 +8,8 @@ noise is added to sums around the middle of the public bounds, and to sizes. A r
 the class's size, so epsilon is divided among 2 features + 1 numbers (features + 1 where values are counted), not given
 to each of them. A variance is a square, and its noise scales with the square of the width. Negative counts and
 variances are clipped.
+
+Falls to: `attack.mechanisms.floating.guess`: noise in floats shows what it was added to in its last bits (AT-17).
 """
 
 from collections.abc import Sequence

@@ -9,6 +9,8 @@ Corrections: noise is symmetric, so that the matrix remains one of second moment
 which is often omitted. A centred scatter matrix moves by up to four times as much as an uncentred one, and its mean is
 not public: so the second moments of rows with a constant are released, once, and the mean follows from them. Wishart
 noise is refused: it is not private (privacy/mechanisms/wishart.py).
+
+Falls to: `attack.mechanisms.floating.guess`: noise in floats shows what it was added to in its last bits (AT-17).
 """
 
 import math

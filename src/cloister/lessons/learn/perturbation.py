@@ -9,6 +9,9 @@ slope/ridge, half of the printed replace-one 2/(n lambda), which belongs to outp
 the other. Objective perturbation also pays for the Jacobian: ln(1 + bend/ridge) of epsilon; if that is more than half
 of it, the ridge is raised. Rows are clipped to norm 1, including the intercept. Squared error has no bounded slope, so
 a regression's errors count linearly beyond half the target's range (Huber); a hinge has a corner, so it is rounded.
+
+Falls to: `attack.mechanisms.floating.guess` (AT-17), as all noise in floats; a minimiser that is not exact has no
+proof.
 """
 
 import math

@@ -28,7 +28,10 @@ class Ranges(SmallTable):
 
 
 class RoundedAnswers(SmallTable):
-    """Round sums to the nearest multiple of `base`. Prevents and falls to the same as ranges."""
+    """Round sums to the nearest multiple of `base`.
+
+    Prevents: the same as ranges. Falls to: the same, `attack.queries.tracker.narrowed`.
+    """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], base: float) -> None:
         super().__init__(rows)
@@ -47,7 +50,8 @@ class RoundedAnswers(SmallTable):
 class Recoded(SmallTable):
     """Global recoding: 26 becomes 20-30, for every person.
 
-    Prevents: reading a value off. Falls to: intersection. A second release with other edges (25-35) leaves 25-30.
+    Prevents: reading a value off. Falls to: `attack.tables.intersection`. A second release with other edges
+    (25-35) leaves 25-30.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], column: str, width: int, start: int = 0) -> None:

@@ -25,7 +25,7 @@ class SmallTable:
 
 
 class Exact(SmallTable):
-    """No protection: every answer is exact. Falls to a direct query."""
+    """No protection: every answer is exact. Falls to: a direct query, `attack.queries.differencing.between`."""
 
     def total(self, column: str | None, condition: TrackerCondition) -> float:
         """Return the exact sum."""

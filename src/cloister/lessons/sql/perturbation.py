@@ -18,8 +18,9 @@ def _noise(source: SeededSource, spread: float) -> float:
 class PerturbedCopy(SmallTable):
     """Run queries on a copy in which every value was moved once, by at most `spread`.
 
-    Prevents: averaging, since the copy stays the same. Falls to: differencing, which leaves the noise of one row only,
-    however large the groups: the target's value to within `spread`.
+    Prevents: averaging, since the copy stays the same. Falls to: differencing
+    (`attack.queries.differencing.between`), which leaves the noise of one row only, however large the groups: the
+    target's value to within `spread`.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], column: str, spread: float, seed: str = "copy") -> None:
@@ -54,7 +55,7 @@ class SampledAnswers(SmallTable):
     """Answer each query from its own sample, drawn by a keyed hash of its text and the row (Denning 1980).
 
     Prevents: differencing, since two queries draw different samples. Falls to: rewording the same query
-    (`Condition.reworded`) and averaging.
+    (`TrackerCondition.reworded`) and averaging (`attack.queries.averaging.average`).
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]], rate: float, key: bytes) -> None:

@@ -56,8 +56,8 @@ class SumAudit(SmallTable):
     """Answer sums as long as no person's value follows from all of them by linear algebra.
 
     Prevents: every linear combination, trackers included, by an attacker without prior knowledge. Falls to: one known
-    value, such as the attacker's own, since "mine plus yours" singles out no one; and to bounds: a sum of zero reveals
-    all its parts.
+    value, such as the attacker's own, since "mine plus yours" singles out no one
+    (`attack.queries.differencing.the_missing_one`); and to bounds: a sum of zero reveals all its parts.
     """
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:

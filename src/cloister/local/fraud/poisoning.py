@@ -1,4 +1,7 @@
-"""A bound on the change that m fake reporters can cause in an estimate, whatever they send."""
+"""A bound on the change that m fake reporters can cause in an estimate, whatever they send.
+
+`attack.poison_survey` crafts such reports, and measures how near they come to the bound.
+"""
 
 from dataclasses import dataclass
 from fractions import Fraction

@@ -8,7 +8,8 @@
     coin             a coin independent of the answer that fell too often on one side
 
 Respondents who lie about their answer and let the device add its noise look like honest ones with that answer: no test
-can distinguish them, and `poisoning` bounds their effect. These tests detect reports made without a device.
+can distinguish them, and `poisoning` bounds their effect. These tests detect reports made without a device, such as
+those that `attack.poison_survey` crafts.
 """
 
 from collections.abc import Iterable, Mapping

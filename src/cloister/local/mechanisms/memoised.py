@@ -48,7 +48,7 @@ class Memoised(Oracle):
     Privacy: two losses, both pure and exact. `loss`: of one report. `lifetime`: of all reports together on one value,
         however many, since they are made from the permanent one alone. If the answer changes, the new one costs
         another lifetime, and the change may be visible. A device that loses its permanent report pays `loss` for
-        each: `attack.queries.averaging` shows the resulting leak. Verified in tests/unit/local/test_memory.py.
+        each, and falls to `attack.queries.averaging.guess`. Verified in tests/unit/local/test_memory.py.
 
     >>> from cloister.local import epsilon
     >>> browser = Memoised.direct(5, lifetime=epsilon(2), report=epsilon(1))

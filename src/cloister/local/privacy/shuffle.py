@@ -17,6 +17,9 @@ Lower bounds are actual attacks: two neighbours, the other people's answers, and
 Bs there. For direct encoding with three values or more (all others give a third answer) and for two answers (where the
 law of the number of yeses is computed, for every number of others who would say yes) the two agree within 2 %; for
 bits, hashes and subsets they do not, see `Shuffled.gap`.
+
+Falls to: a shuffler that keeps senders or their order (AT-18); reports that are sent anew each time, to
+`attack.queries.averaging.guess`.
 """
 
 import math

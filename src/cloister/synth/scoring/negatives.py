@@ -1,6 +1,8 @@
 """Synthetic-looking tables without protection: copies, bootstrap, SMOTE. For comparison, never for release.
 
 Each is labelled not private, states no loss, and cannot enter a ledger. `gate` refuses all three.
+
+Falls to: `attack.tables.synthetic.attack_sample.attack`: copies, closest rows, membership, singling out.
 """
 
 from collections.abc import Callable, Sequence

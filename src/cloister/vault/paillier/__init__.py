@@ -42,6 +42,8 @@ shares the processor's caches with an encrypting process is outside what is prom
 
 *Tests.* tests/unit/vault/paillier (known answers; lightphe as a second implementation), tests/property/test_paillier.py
 (the whole declared range), tests/unit/vault/test_secrets_stay_inside.py (no key in logs, errors or reprs).
+
+Falls to: what is decrypted is exact, so two sums that differ by one person to `attack.queries.differencing.between`.
 """
 
 from typing import TYPE_CHECKING

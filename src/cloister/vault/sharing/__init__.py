@@ -37,6 +37,9 @@ usual processors, which is not verified here.
 
 *Tests.* tests/unit/vault/sharing: numpy as the oracle, test_transcripts.py (what each party receives is uniform),
 test_authenticated.py (every single wrong share is noticed), test_shamir.py.
+
+Falls to: what is opened is exact, so two sums that differ by one person to `attack.queries.differencing.between`; a sum
+of gradients without noise to `attack.image_leak`.
 """
 
 from typing import TYPE_CHECKING

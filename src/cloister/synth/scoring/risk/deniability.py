@@ -12,6 +12,8 @@ Its limits, which are why everything here is labelled not private:
   for every t from 1 to k - 1. A table of n rows costs n times that (`loss_of_a_row`), or less by better composition.
 - All of this assumes that M does not depend on the table. A model fitted to it has to be charged separately.
 - Rows that fail must leave no trace, not even their number.
+
+Falls to: `attack.tables.synthetic.membership.attack_membership`, where the test is not private.
 """
 
 import math
