@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from cloister.anonymize.checking.verifier import Checked, check
-from cloister.anonymize.hierarchy import Hierarchy, value_text
+from cloister.anonymize.hierarchy import ALL, Hierarchy, value_text
 from cloister.anonymize.models import Model, Requirement, TCloseness
 from cloister.attack.tables.columns import encode
 from cloister.attack.tables.generalised import Hierarchies, containment
@@ -50,7 +50,11 @@ def check_claims(
         population: generalised in the same way.
     """
     close = [model for model in models if isinstance(model, TCloseness) and model.column in sensitive]
-    orders = {model.column: _values(rows, model.column) for model in close if model.distance == "ordered"}
+    orders = {
+        model.column: _values(rows, model.column)
+        for model in close
+        if model.distance == "ordered" and not _has_order(rows.schema.field(model.column).type)
+    }
     trees = {m.column: _tree(m.hierarchy, _values(rows, m.column)) for m in close if m.hierarchy is not None}
     return check(
         rows,
@@ -62,16 +66,23 @@ def check_claims(
     )
 
 
+def _has_order(kind: pa.DataType) -> bool:
+    """Return True for numbers, dates and times, which the verifier orders itself."""
+    return any(
+        check(kind) for check in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_temporal)
+    )
+
+
 def _values(rows: pa.Table, column: str) -> list[Any]:
     """Return the values of a column in their order, without NULL and NaN."""
     return sorted({value for value in rows.column(column).drop_null().to_pylist() if value == value})
 
 
 def _tree(hierarchy: Hierarchy, values: Sequence[Any]) -> Mapping[str, Sequence[str]]:
-    """Return the labels above each value: as the hierarchy lists them, or as its levels name them."""
+    """Return the labels above each value up to the root: as the hierarchy lists them, or as its levels name them."""
     if hierarchy.leaves is not None:
-        return hierarchy.ancestors
-    return {value_text(value): [name(value) for name in hierarchy.levels] for value in values}
+        return hierarchy.to_root
+    return {value_text(value): [*(name(value) for name in hierarchy.levels), ALL] for value in values}
 
 
 def describe_models(requirement: Requirement, rows: pa.Table) -> list[dict[str, Any]]:

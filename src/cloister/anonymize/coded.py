@@ -15,6 +15,7 @@ from cloister.privacy.errors import BadInput
 __all__ = ["CodedColumn", "CodedTable"]
 
 Array = np.ndarray[Any, Any]
+_FAR = 1e150  # positions of larger numbers, and of infinite ones: their differences and products are finite
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class CodedColumn:
         """Return each value's position on a line: numbers and dates by size, other values by their order."""
         present = [value for value in self.values if value is not None]
         if self.numeric:
-            places = np.array([float(value) for value in present], np.float64)
+            places = np.clip(np.array([float(value) for value in present], np.float64), -_FAR, _FAR)
         elif present and all(hasattr(value, "toordinal") for value in present):
             places = np.array([_days(value) for value in present], np.float64)
         else:

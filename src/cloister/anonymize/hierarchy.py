@@ -35,6 +35,7 @@ __all__ = ["ALL", "CodedHierarchy", "Hierarchy", "automatic", "value_text"]
 ALL = "*"
 _UNITS = ("month", "quarter", "year", "decade", "century")
 _LONGEST = 64
+_FAR = 1e300  # bounds of automatic intervals; numbers beyond, and infinite ones, are labelled as beyond them
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class Hierarchy:
         leaves: the values listed, if the hierarchy lists them; other values are refused.
         ancestors: of the values listed, their labels from level 1 on.
         intervals_of: bounds and widths, for intervals of numbers.
+        rooted: True if the labels were listed without `*` and end with one that all values have: it is the root, which
+            counts for distances in the tree.
     """
 
     kind: str
@@ -57,11 +60,18 @@ class Hierarchy:
     leaves: frozenset[str] | None = None
     ancestors: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     intervals_of: Intervals | None = field(default=None, repr=False)
+    rooted: bool = False
 
     @property
     def height(self) -> int:
         """Return the number of the last level, `*`."""
         return len(self.levels) + 1
+
+    @property
+    def to_root(self) -> dict[str, list[str]]:
+        """Return the labels of each value that is listed, with the root as the last one: `*`, unless it is listed."""
+        root = [] if self.rooted else [ALL]
+        return {value: [*labels, *root] for value, labels in self.ancestors.items()}
 
     @staticmethod
     def read_csv(path: str | os.PathLike[str], *, separator: str = ";") -> "Hierarchy":
@@ -78,7 +88,7 @@ class Hierarchy:
         """Return the hierarchy that lists each value's labels, from the most specific to the most general.
 
         Args:
-            labels: of each value. A last label `*` may be left out.
+            labels: of each value. A last label `*` may be left out; it stands above all others.
             kind: how it was made, for reports.
             lines: number of lines read, to find values that are listed twice.
 
@@ -109,6 +119,7 @@ class Hierarchy:
             tuple(_share(rows, level, counts[level]) for level in range(depth)),
             frozenset(rows),
             rows,
+            rooted=depth > 0 and len(counts[-1]) == 1 and not any(ALL in map(str, names) for names in labels.values()),
         )
 
     @staticmethod
@@ -175,7 +186,8 @@ class Hierarchy:
         if self.ancestors:
             return self
         return Hierarchy.table(
-            {value_text(value): names for value, names in self.paths(column).items()} or {"": ()}, kind=self.kind
+            {value_text(value): [*names, ALL] for value, names in self.paths(column).items()} or {"": ()},
+            kind=self.kind,
         )
 
     def paths(self, column: CodedColumn) -> dict[Any, list[str]]:
@@ -222,7 +234,7 @@ class Hierarchy:
         """Return the codes and labels of every level for the values of a column.
 
         Raises:
-            BadInput: the hierarchy lists its values, and does not list one of the column's.
+            BadInput: the hierarchy lists its values, and does not list one of the column's; or a label is empty.
         """
         present = [value for value in column.values if value is not None]
         if self.leaves is not None:
@@ -239,6 +251,11 @@ class Hierarchy:
             words: list[str | None] = [
                 None if value is None else _named(name, value, column) for value in column.values
             ]
+            if "" in words:  # it would be released as a missing value
+                raise BadInput(
+                    f"the hierarchy of {column.name} has an empty label. Write what it stands for, or `*` as the last "
+                    "label of every line."
+                )
             order: dict[str | None, int] = {}
             maps.append(np.array([order.setdefault(word, len(order)) for word in words], np.int32))
             labels.append([word if word is not None else "" for word in order])
@@ -287,7 +304,7 @@ def automatic(column: CodedColumn, facts: Column | None = None) -> Hierarchy:
     """
     kind = facts.type if facts is not None else _kind_of(column)
     if kind in ("integer", "real"):
-        low, high = _bounds(column, facts)
+        low, high = (min(max(bound, -_FAR), _FAR) for bound in _bounds(column, facts))
         return Hierarchy.intervals(low, high, _ladder(high - low, whole=kind == "integer"))
     if kind in ("date", "timestamp"):
         return Hierarchy.dates()
@@ -341,7 +358,7 @@ def _bounds(column: CodedColumn, facts: Column | None) -> tuple[float, float]:
         return float(min(facts.categories)), float(max(facts.categories)) + 1
     present = [float(value) for value in column.values if value is not None]
     lowest, highest = min(present, default=0.0), max(present, default=1.0)
-    reach = max(abs(lowest), abs(highest), 1.0)
+    reach = min(max(abs(lowest), abs(highest), 1.0), _FAR)
     top = next(
         width for width in _ladder(10 * reach, whole=column.numeric and float(reach).is_integer()) if width > reach
     )

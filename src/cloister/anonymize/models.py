@@ -233,13 +233,14 @@ class TCloseness(Model):
 def _tree_distance(difference: Array, hierarchy: Hierarchy, column: CodedColumn) -> Array:
     """Return the earth mover's distance in a tree: what is moved through a node of height h costs h / H."""
     coded = hierarchy.over(column)
+    top = coded.height - 1 if hierarchy.rooted else coded.height
     cost, below = np.zeros(len(difference)), difference
-    for level in range(1, coded.height + 1):
-        step = _parents(coded.maps[level - 1], coded.maps[level])
+    for level in range(1, top + 1):
+        step = _parents(coded.maps[level - 1], coded.maps[level if level < top else -1])
         sums = np.zeros((len(step), int(step.max()) + 1))
         sums[np.arange(len(step)), step] = 1.0
         surplus, deficit = np.maximum(below, 0.0) @ sums, np.maximum(-below, 0.0) @ sums
-        cost += level / coded.height * np.minimum(surplus, deficit).sum(axis=1)
+        cost += level / top * np.minimum(surplus, deficit).sum(axis=1)
         below = surplus - deficit
     return cost
 
@@ -525,4 +526,4 @@ class Requirement:
 
 
 def _plain(value: Any) -> Any:
-    return dict(value.ancestors) if isinstance(value, Hierarchy) else value
+    return value.to_root if isinstance(value, Hierarchy) else value

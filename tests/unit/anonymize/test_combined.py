@@ -149,6 +149,52 @@ def test_hierarchical_closeness_is_verified_whatever_makes_the_labels(values, tr
         assert again[1].hierarchy.ancestors == release.requirement.models[1].hierarchy.ancestors
 
 
+@pytest.mark.parametrize(
+    ("tree", "height"),
+    [
+        (an.Hierarchy.table({"flu": ["lung"], "cold": ["lung"], "ulcer": ["stomach"]}), 2),
+        (an.Hierarchy.table({"flu": ["lung", "any"], "cold": ["lung", "any"], "ulcer": ["stomach", "any"]}), 2),
+        (
+            an.Hierarchy.table(
+                {"flu": ["lung", "any", "*"], "cold": ["lung", "any", "*"], "ulcer": ["gut", "any", "*"]}
+            ),
+            3,
+        ),
+        (an.Hierarchy.table({"flu": ["any"], "cold": ["any"], "ulcer": ["any"]}), 1),
+        (an.Hierarchy.intervals(0, 20, [5, 10]), 3),
+        (an.Hierarchy.intervals(0, 5, [5]), 2),
+    ],
+)
+def test_the_root_of_a_tree_is_its_one_top_label_or_the_star(tree, height):
+    """The distance of two values that share nothing but the root is 1, and that of siblings 1 / height."""
+    values = ["flu", "cold", "flu", "cold"] if tree.leaves else [1, 2, 1, 2]
+    for t in (0.5 / height, 0.5 / height - 0.01):
+        model = an.TCloseness(t, "s", "hierarchical", tree)
+        table = {"a": ["x", "y", "x", "y"], "s": values}
+        release = an.recode(table, require=model, quasi=["a"])
+        assert set(release.rows.column("a").to_pylist()) == ({"x", "y"} if t == 0.5 / height else {"*"})
+        release.verify()
+        (again,) = models_of(release.describe()["models"])
+        assert again.hierarchy.to_root == release.requirement.models[0].hierarchy.to_root
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64(), pa.decimal128(9, 2)], ids=str)
+def test_the_order_of_numbers_is_verified_in_every_type(kind):
+    table = pa.table({"a": [1, 2, 3, 4], "s": pa.array([0.1, 0.25, None, 0.1], pa.float64()).cast(kind, safe=False)})
+    for method in METHODS.values():
+        method(table, require=[an.KAnonymity(2), an.TCloseness(0.9, "s", "ordered")], quasi=["a"]).verify()
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("numbers", [[1.0, np.inf, 2.0, 3.0], [-np.inf, np.inf, None, 0.0], [1e308, -1e308, 0.0, 5.0]])
+def test_infinite_and_huge_numbers_are_generalised(numbers):
+    table = pa.table({"a": pa.array(numbers, pa.float64()), "s": list("xyxy")})
+    for method in METHODS.values():
+        release = method(table, require=[an.KAnonymity(2), an.DistinctDiversity(2, "s")], quasi=["a"])
+        release.verify()
+        assert 0 <= release.utility.certainty_penalty <= 1
+
+
 @pytest.mark.parametrize("role", ["quasi", "sensitive", "plain"])
 @pytest.mark.parametrize(
     "cells",

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cloister.anonymize.coded import CodedColumn
 from cloister.anonymize.hierarchy import Hierarchy, automatic
+from cloister.attack.tables.generalised import Domain
 from cloister.data.schema import Column
 from cloister.privacy.errors import BadInput
 
@@ -234,3 +235,30 @@ def test_categories_that_are_numbers_or_paths_have_more_than_one_step():
     }
     jobs = Column("c", "text", categories=("nurse", "pilot"))
     assert automatic(CodedColumn.of("c", pa.array(["nurse"])), jobs).height == 1
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"a": [""], "b": ["x"]},
+        {"a": ["x", ""], "b": ["y", ""]},
+        {"a": ["", "top"], "b": ["y", "top"]},
+    ],
+)
+def test_an_empty_label_is_refused_as_it_would_be_read_as_a_missing_value(labels):
+    column = CodedColumn.of("job", pa.array(["a", "b", None]))
+    with pytest.raises(BadInput, match="hierarchy of job has an empty label"):
+        Hierarchy.table(labels).over(column)
+
+
+@pytest.mark.parametrize(
+    "values", [[float("inf"), 1.5, None], [1e308, -1e308, 0.5], [float("-inf")], [5e-324, 1.7e308], [1e300, 2.0]]
+)
+def test_huge_and_infinite_numbers_have_automatic_labels_that_contain_them(values):
+    column = CodedColumn.of("x", pa.array(values, pa.float64()))
+    coded = automatic(column).over(column)
+    domain = Domain(pa.array([value for value in column.values if value is not None]))
+    for level in range(1, coded.height + 1):
+        for place, value in enumerate(column.values):
+            if value is not None:
+                assert place in domain.members(coded.labels[level][coded.maps[level][place]])

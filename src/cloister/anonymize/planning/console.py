@@ -139,7 +139,7 @@ class Released:
                 population=None if population is None else self._population(population),
             )
         trees = {
-            model.column: model.hierarchy.ancestors
+            model.column: model.hierarchy.to_root
             for model in models
             if isinstance(model, TCloseness) and model.hierarchy is not None
         }
