@@ -3,8 +3,9 @@
     rows ─► temporary file beside the target ─► read back as its readers do ─► verified ─► facts ─► both renamed
 
 A CSV file holds text only: NULL and "" look alike to most readers, and words such as NA are read as missing. So a CSV
-file is verified twice, as Cloister reads it and as readers do that guess types. An existing file is replaced only when
-the new one is complete and confirmed.
+file is verified twice, as Cloister reads it and as readers do that guess types (Arrow; pandas, which reads None as
+missing, and whole numbers as doubles where some are missing). An existing file is replaced only when the new one is
+complete and confirmed.
 """
 
 import json
@@ -30,6 +31,11 @@ from cloister.privacy.errors import BadInput, CloisterError, NotPrivate
 __all__ = ["SIDE", "Claims", "write_files", "write_release"]
 
 SIDE = ".anonymized.json"
+
+_MISSING = [
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
+    "NULL", "NaN", "NaT", "None", "n/a", "nan", "null",
+]  # fmt: skip
 
 Confirm = Callable[[Path], None]
 
@@ -125,14 +131,21 @@ def _fill(part: Path, path: Path, content: pa.Table | str, parquet: bool) -> Non
 
 
 def _rename(parts: Mapping[Path, Path]) -> None:
-    """Put all files in their places; if one cannot be, put the old ones back."""
+    """Put all files in their places; if one cannot be, put the old ones back.
+
+    Old files that describe the first one are taken away before it is replaced, and new ones come after it: if the
+    process ends in between, no file describes another one.
+    """
     kept: dict[Path, Path | None] = {}
     try:
-        for path, part in parts.items():
+        for path in reversed(list(parts)):
             kept[path] = _kept(path)
+            if len(kept) < len(parts):
+                path.unlink(missing_ok=True)
+        for path, part in parts.items():
             part.replace(path)
     except OSError:
-        for path, old in kept.items():
+        for path, old in reversed(kept.items()):
             with suppress(OSError):
                 path.unlink(missing_ok=True) if old is None else old.replace(path)
         raise
@@ -209,5 +222,17 @@ def _readings(content: Path, claims: Claims, parquet: bool) -> Iterator[tuple[st
 
 
 def _guessed(content: Path, types: Mapping[str, pa.DataType]) -> pa.Table:
-    options = pcsv.ConvertOptions(strings_can_be_null=True, column_types=dict(types))
-    return pcsv.read_csv(content, parse_options=pcsv.ParseOptions(newlines_in_values=True), convert_options=options)
+    """Read a file with every word that some reader takes for missing, and large whole numbers as doubles."""
+    options = pcsv.ConvertOptions(strings_can_be_null=True, column_types=dict(types), null_values=_MISSING)
+    parsing = pcsv.ParseOptions(newlines_in_values=True)
+    rows = pcsv.read_csv(content, parse_options=parsing, convert_options=options)
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_integer(field.type) and _is_large(rows.column(place)):
+            rows = rows.set_column(place, field.name, rows.column(place).cast(pa.float64(), safe=False))
+    return rows
+
+
+def _is_large(numbers: pa.ChunkedArray) -> bool:
+    """Return True if a whole number has no double of its own."""
+    ends = pc.min_max(numbers).as_py()
+    return any(number is not None and abs(number) > 2**53 for number in ends.values())

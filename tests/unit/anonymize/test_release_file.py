@@ -1,6 +1,8 @@
 """A release is written whole and as its readers read it, or not at all."""
 
+import contextlib
 import json
+import os
 
 import pyarrow as pa
 import pytest
@@ -40,6 +42,58 @@ def test_values_that_a_reader_of_csv_takes_for_one_are_refused(tmp_path, alike):
         release.to_csv(tmp_path / "r.csv")
     assert files(tmp_path) == {}
     release.to_parquet(tmp_path / "r.parquet")
+
+
+@pytest.mark.parametrize(
+    "disease",
+    [
+        pa.array(["None", None, "None", None, *"aabb"]),
+        pa.array(["<NA>", None, "<NA>", None, *"aabb"]),
+        pa.array([2**53, 2**53 + 1] * 2 + [None, 3] * 2),
+        pa.array([2**60, 2**60 + 1] * 4),
+    ],
+)
+def test_values_that_data_frames_take_for_missing_or_for_one_double_are_refused(tmp_path, disease):
+    release = made(disease, [KAnonymity(4), FrequencyDiversity(2, "disease")])
+    with pytest.raises(NotPrivate, match="Write Parquet"):
+        release.to_csv(tmp_path / "r.csv")
+    assert files(tmp_path) == {}
+    release.to_parquet(tmp_path / "r.parquet")
+
+
+def test_a_process_that_ends_while_files_are_replaced_leaves_no_rows_with_facts_of_others(tmp_path, monkeypatch):
+    """Whenever it ends, facts stand beside the rows that they are about, or there are none."""
+    from pathlib import Path
+
+    target, older, newer = tmp_path / "r.csv", made(list("abababab"), [KAnonymity(4)]), made(["c"] * 8, [KAnonymity(2)])
+    side = tmp_path / "r.csv.anonymized.json"
+
+    class Ended(BaseException):
+        pass
+
+    for last in range(12):
+        monkeypatch.undo()
+        older.to_csv(target)
+        steps = {"left": last}
+
+        def counted(original, steps=steps):
+            def step(*arguments, **options):
+                if steps["left"] <= 0:
+                    raise Ended
+                steps["left"] -= 1
+                return original(*arguments, **options)
+
+            return step
+
+        for owner, name in ((Path, "replace"), (Path, "unlink"), (os, "link"), (os, "replace")):
+            monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
+        with contextlib.suppress(Ended):
+            newer.to_csv(target)
+        monkeypatch.undo()
+        label = json.loads(side.read_text(encoding="utf-8"))["label"] if side.exists() else None
+        rows = target.read_text(encoding="utf-8")
+        assert label is None or label.startswith("k=2") == ('"c"' in rows)
+    assert label is not None
 
 
 @pytest.mark.parametrize("column", [pa.array([[1]] * 8), pa.array([{"x": 1}] * 8), pa.array([b"\xff"] * 8)])
