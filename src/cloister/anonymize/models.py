@@ -57,7 +57,11 @@ def _exact(number: float) -> str:
 
 @dataclass(frozen=True)
 class KAnonymity(Model):
-    """At least k rows in every class. It hides which row is whose, and not what all of them have in common."""
+    """At least k rows in every class. It hides which row is whose, and not what all of them have in common.
+
+    Falls to: `attack.tables.homogeneity` and `attack.tables.background_knowledge`; `attack.tables.intersection` of two
+    releases.
+    """
 
     k: int
     column: ClassVar[None] = None  # type: ignore[misc]
@@ -75,7 +79,11 @@ class KAnonymity(Model):
 
 @dataclass(frozen=True)
 class DistinctDiversity(Model):
-    """At least l different sensitive values in every class; a missing value is not counted."""
+    """At least l different sensitive values in every class; a missing value is not counted.
+
+    Falls to: `attack.tables.skewness`, where one value is far more frequent than the others;
+    `attack.tables.similarity`.
+    """
 
     l: int  # noqa: E741
     column: str
@@ -94,7 +102,10 @@ class DistinctDiversity(Model):
 
 @dataclass(frozen=True)
 class FrequencyDiversity(Model):
-    """No sensitive value in more than 1/l of a class."""
+    """No sensitive value in more than 1/l of a class.
+
+    Falls to: `attack.tables.similarity`, where values differ and mean the same; `attack.tables.background_knowledge`.
+    """
 
     l: float  # noqa: E741
     column: str
@@ -114,7 +125,10 @@ class FrequencyDiversity(Model):
 
 @dataclass(frozen=True)
 class EntropyDiversity(Model):
-    """Entropy of the sensitive values in every class at least log l."""
+    """Entropy of the sensitive values in every class at least log l.
+
+    Falls to: `attack.tables.similarity` and `attack.tables.skewness`.
+    """
 
     l: float  # noqa: E741
     column: str
@@ -134,7 +148,10 @@ class EntropyDiversity(Model):
 
 @dataclass(frozen=True)
 class RecursiveDiversity(Model):
-    """Recursive (c, l)-diversity: with counts r1 ≥ r2 ≥ …, r1 < c (r_l + r_(l+1) + …) in every class."""
+    """Recursive (c, l)-diversity: with counts r1 ≥ r2 ≥ …, r1 < c (r_l + r_(l+1) + …) in every class.
+
+    Falls to: `attack.tables.similarity` and `attack.tables.skewness`.
+    """
 
     c: float
     l: int  # noqa: E741
@@ -167,6 +184,8 @@ class TCloseness(Model):
             the sorted values), `hierarchical` (earth mover in a hierarchy), `total variation`, `kl` (Kullback-Leibler,
             of the class from the release).
         hierarchy: of the sensitive values, for `hierarchical`.
+
+    Falls to: `attack.tables.identification` up to t; `attack.tables.intersection` of two releases.
     """
 
     t: float
@@ -254,7 +273,10 @@ def _parents(lower: Array, upper: Array) -> Array:
 
 @dataclass(frozen=True)
 class AlphaK(Model):
-    """At least k rows in every class, and no sensitive value (or none of those named) in more than alpha of them."""
+    """At least k rows in every class, and no sensitive value (or none of those named) in more than alpha of them.
+
+    Falls to: `attack.tables.skewness` up to alpha, and `attack.tables.similarity`.
+    """
 
     alpha: float
     k: int
@@ -289,6 +311,8 @@ class BetaLikeness(Model):
     """No sensitive value gains more than beta, relatively: (share in a class - share in the release) / the latter.
 
     The enhanced form also keeps shares below 1 for frequent values: the gain is at most min(beta, -ln share).
+
+    Falls to: `attack.tables.identification` up to beta; `attack.tables.intersection` of two releases.
     """
 
     beta: float
@@ -340,6 +364,8 @@ class JointDiversity(Model):
 
     Machanavajjhala et al. (2007), several sensitive attributes: who knows some of them learns no other. A missing value
     is not counted.
+
+    Falls to: `attack.tables.skewness` and `attack.tables.similarity` within each column.
     """
 
     l: int  # noqa: E741
@@ -381,7 +407,11 @@ class JointDiversity(Model):
 
 @dataclass(frozen=True)
 class KMap(Model):
-    """At least k people of the population in every class of the release."""
+    """At least k people of the population in every class of the release.
+
+    Falls to: `attack.tables.identification` by whoever knows that a person is in the release;
+    `attack.tables.homogeneity`.
+    """
 
     k: int
     column: ClassVar[None] = None  # type: ignore[misc]
@@ -399,7 +429,10 @@ class KMap(Model):
 
 @dataclass(frozen=True)
 class DeltaPresence(Model):
-    """Share of the population of every class that is in the release, between low and high."""
+    """Share of the population of every class that is in the release, between low and high.
+
+    Falls to: `attack.tables.homogeneity`: it bounds who is in the release, and not what is learned there.
+    """
 
     low: float
     high: float
