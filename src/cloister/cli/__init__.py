@@ -20,7 +20,7 @@ from cloister.version import __version__
 
 __all__ = ["check_outputs", "main", "progress_bar"]
 
-_FACTS = ".anonymized.json"  # what lies beside a release
+_BESIDE = ("", ".anonymized.json", ".side.json")  # a table, and the facts beside a released or a synthetic one
 
 
 @contextmanager
@@ -77,9 +77,9 @@ def _existing(value: Any) -> Iterator[Path]:
             yield from _existing(entry)
     elif isinstance(value, str | Path):
         for name in {str(value), str(value).partition("=")[2]} - {""}:
-            for path in (Path(name), Path(f"{name}{_FACTS}")):
+            for ending in _BESIDE:
                 with suppress(OSError, ValueError):  # too long, or no path at all
-                    if path.exists():
+                    if (path := Path(f"{name}{ending}")).exists():
                         yield path.resolve()
 
 

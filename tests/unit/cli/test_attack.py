@@ -173,6 +173,20 @@ def test_known_people_are_found_in_a_release(run, files):
     assert "linkage with errors: 2 of 2 people at risk" in tolerant.output
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("--html", "voters.csv"), ("--json", "release.csv"), ("--html", "same.html", "--json", "./same.html")],
+)
+def test_a_report_overwrites_nothing_that_is_read(run, files, words):
+    (files / "release.csv").write_text("zip,age,ill\n13053,28,flu\n", encoding="utf-8")
+    (files / "voters.csv").write_text("name,zip,age\nAnn,13053,28\n", encoding="utf-8")
+    before = {path.name: path.read_bytes() for path in files.glob("*.csv")}
+    found = run("link", "release.csv", "voters.csv", "--on", "zip,age", *words)
+    assert found.exit_code == 2, found.output
+    assert {path.name: path.read_bytes() for path in files.glob("*.csv")} == before
+    assert not (files / "same.html").exists()
+
+
 BLOCK = {
     "attributes": {"sex": ["f", "m"]},
     "ages": [0, 100],

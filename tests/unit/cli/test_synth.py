@@ -278,6 +278,9 @@ def test_a_score_is_the_owners_view_on_paper_and_in_files(folder: Path) -> None:
     [
         (("--html", "nowhere/report.html"), "cannot be written"),
         (("--json", "nowhere/report.json"), "cannot be written"),
+        (("--json", "visits.parquet"), "is read here"),
+        (("--html", "./held.parquet"), "is read here"),
+        (("--html", "a.html", "--json", "a.html"), "Give each its own name"),
         (("--target", "nobody"), "no column"),
         (("--target", "stay_days"), "no short list"),
     ],
