@@ -55,6 +55,11 @@ def _table(rows: Any) -> pa.Table:
     if hasattr(rows, "__arrow_c_stream__"):
         with suppress(TypeError, ValueError):  # a single column
             return pa.table(rows)
+    if hasattr(rows, "account") and callable(getattr(rows, "sql", None)):
+        raise BadSource(
+            "this is a dataset that answers with noise, and its rows are needed as they are, which only their owner "
+            "may read. Give the table or the file that it was opened from."
+        )
     raise BadSource(
         f"rows are a pandas or polars frame, an Arrow table or a dict of lists; got a {type(rows).__name__}. "
         "Read a file with pyarrow, pandas or polars first."

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import cloister as cl
 from cloister import anonymize as an
 from cloister.data.schema import Schema
-from cloister.privacy.errors import BadInput, NotPrivate
+from cloister.privacy.errors import BadInput, BadSource, NotPrivate
 from tests.unit.anonymize.tables import QUASI, people
 
 KEPT = {"quasi": QUASI, "sensitive": ["disease"], "identifiers": ["born"], "plain": ["income"]}
@@ -216,6 +216,26 @@ def test_the_penalty_of_mondrian_is_below_that_of_recoding():
     local = an.mondrian(table, require=an.KAnonymity(5), **KEPT).utility.certainty_penalty
     whole = an.recode(table, require=an.KAnonymity(5), suppression=0.05, **KEPT).utility.certainty_penalty
     assert 0 < local < whole < 1
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda data: an.check(data, quasi=["age"]),
+        lambda data: an.risk(data, quasi=["age"]),
+        lambda data: an.mondrian(data, require=an.KAnonymity(5), quasi=["age"]),
+        lambda data: an.Anonymizer(quasi=["age"]).fit(data),
+        an.Protect,
+    ],
+)
+def test_a_dataset_that_answers_with_noise_is_refused_in_a_sentence(tmp_path, ask):
+    """Anonymity models need the rows as they are; a dataset gives them to nobody."""
+    schema = {"unit": "row", "tables": {"people": {"columns": {"age": {"type": "integer", "bounds": [18, 90]}}}}}
+    with (
+        cl.open(pa.table({"age": people(50)["age"]}), schema=schema, budget=cl.rho(1), ledger=tmp_path) as data,
+        pytest.raises(BadSource, match="Give the table or the file that it was opened from"),
+    ):
+        ask(data)
 
 
 def test_an_anonymised_synthetic_table_has_cost_what_the_synthetic_one_cost(tmp_path):

@@ -96,7 +96,7 @@ def column_of(rows: object, name: str) -> pa.ChunkedArray:
 def _some(rows: Any, names: Sequence[str]) -> Any:
     if isinstance(rows, Mapping):
         return {name: rows[name] for name in names} if set(names) <= set(rows) and names else rows
-    if hasattr(rows, "columns") and not isinstance(rows, pa.Table | pa.RecordBatch):
+    if not callable(getattr(rows, "columns", len)) and not isinstance(rows, pa.Table | pa.RecordBatch):
         known = list(rows.columns)
         if names and set(names) <= set(known) and len(set(known)) == len(known):
             return rows[list(names)]
