@@ -3,11 +3,16 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
+import cloister as cl
+from cloister import synth
+from cloister.data.hospital import SCHEMA, hospital
+from cloister.data.schema import Column
 from cloister.hub.approvals.visibility import result_of
 from cloister.hub.core.database import now
 from cloister.hub.core.models import Attack, AuditEntry, Job, Output, Person, Request
@@ -15,8 +20,11 @@ from cloister.hub.datasets import datasets
 from cloister.hub.jobs import gateway, maintenance, output_check
 from cloister.hub.jobs.attacks import models, running, store
 from cloister.hub.jobs.attacks.models import Known, membership_in_twins
+from cloister.hub.jobs.attacks.synthetic import _Sides, hidden_values, membership_in_a_twin
+from cloister.hub.jobs.external_tables.submission import hand_in
 from cloister.privacy.errors import NotHere, NotNow
-from cloister.privacy.loss import epsilon
+from cloister.privacy.loss import epsilon, rho
+from cloister.synth.output.shared_table import side_path
 
 FORM = {"quasi": "age, ward", "sensitive": "stay_days", "models": "k=5, l=2 (stay_days)", "suppression": "10%"}
 MAY = "may: [see schema, query, profile]"
@@ -578,3 +586,111 @@ def test_a_restored_hub_runs_no_attack_of_its_copy(world):
     restored.mark(world.hub.folder, "2026-01-01")
     restored.finish_restore(world.hub)
     assert found(world, number).state == "cancelled"
+
+
+# A synthetic table
+
+
+def made(world, method="mst", rows="300", **form):
+    job = world.submit("ada", kind="synthesise", spend="rho 0.02", method=method, rows=rows, **form)
+    assert world.work() == ["done"]
+    return job.id
+
+
+def test_a_synthetic_table_is_attacked_end_to_end(world):
+    job = made(world)
+    head, spent = world.hub.ledger.head, (world.spent(), world.spent("ada"))
+    assert [(one.job_id, one.kind) for one in listed(world)] == [(job, "synthesise")]
+    number = attack(world, job)
+    told = found(world, number)
+    assert told.state == "done", told.facts
+    assert (world.hub.ledger.head, (world.spent(), world.spent("ada"))) == (head, spent)
+    findings = {one["attack"]: one for one in report(world, number)["json"]["findings"]}
+    assert {"exact copies", "closest rows", "singling out"} <= set(findings)
+    (member,) = (one for name, one in findings.items() if name.startswith("membership by"))
+    assert member["claim"] == "rho 0.02"
+    assert member["epsilon_lower"] <= member["epsilon_allowed"]
+    assert any("attacks a twin of the table" in note for note in member["notes"])
+    hidden = [one for name, one in findings.items() if name.startswith("hidden values")]
+    assert hidden
+    assert not any(one["interval"][0] > one["baseline"] + 0.05 for one in hidden)
+
+
+COLUMNS = {
+    "ward": Column("ward", "text", categories=("a", "b", "c", "d", "e")),
+    "sex": Column("sex", "text", categories=("m", "f")),
+    "age": Column("age", "integer", bounds=(0, 100)),
+    "cost": Column("cost", "real", bounds=(0.0, 1000.0)),
+}
+
+
+def rows_drawn(n, seed):
+    """People whose ward follows from nothing else."""
+    draw = np.random.default_rng(seed)
+    table = pa.table({
+        "ward": draw.choice(list("abcde"), n), "sex": draw.choice(["m", "f"], n),
+        "age": draw.integers(0, 101, n), "cost": draw.uniform(0, 1000, n),
+    })  # fmt: skip
+    return _Sides("visits", COLUMNS).read(table)
+
+
+def asked_of_a_twin(members, others, made):
+    found = membership_in_a_twin(
+        members, others, made, epsilon("0.5"), "Table 1", np.random.default_rng(1), lambda *_: None
+    )
+    return {one.attack: one for one in found}
+
+
+def test_a_twin_that_copies_its_people_is_found_out():
+    members, others = rows_drawn(600, 1), rows_drawn(600, 2)
+    findings = asked_of_a_twin(members, others, members)
+    assert findings["exact copies"].success == 1.0
+    assert findings["membership by closest row"].broken  # it was said to cost epsilon 0.5
+    assert all(one.learned for one in findings.values())
+    blind = asked_of_a_twin(members, others, rows_drawn(600, 3))
+    assert not any(one.broken for one in blind.values())
+
+
+def test_hidden_values_are_found_in_a_copy_and_not_in_rows_of_others():
+    real, draw = rows_drawn(1_200, 1), np.random.default_rng(1)
+    for made, learns in ((real, True), (rows_drawn(1_200, 2), False)):
+        findings = hidden_values(real, made, COLUMNS, "Table 1", None, draw)
+        assert [one.attack for one in findings] == ["hidden values of ward", "hidden values of sex"]
+        assert [one.learned for one in findings] == [learns, learns]
+        assert all(one.remedies for one in findings) is learns
+    assert all(one.success == 1.0 for one in hidden_values(real, real, COLUMNS, "Table 1", None, draw))
+
+
+def test_an_uploaded_table_is_attacked_without_a_twin(world, tmp_path):
+    path = tmp_path / "visits.parquet"
+    with cl.open(pa.table(hospital(400)), schema=SCHEMA, budget=rho(1), ledger=tmp_path, name="visits") as data:
+        synth.independent(data, spend=rho("0.001"), rows=200).to_parquet(path)
+        key = str(data.account.book.key.public)
+    job = hand_in(world.hub, world.owner, "visits", path.read_bytes(), side_path(path).read_bytes(), key).id
+    told = found(world, attack(world, job))
+    assert told.state == "done", told.facts
+    assert "made outside this hub" in told.facts["skipped"]["membership"]
+    world.another_version()
+    assert "have changed since Synthetic table" in found(world, attack(world, job)).facts["problem"]
+
+
+def test_a_table_that_took_long_to_make_has_no_twin(world):
+    job = made(world)
+    with world.hub.database.writing() as session:
+        session.execute(sa.update(Job).where(Job.id == job).values(started=Job.finished - 400))
+    told = found(world, attack(world, job))
+    assert "400 seconds, which leaves no time for a twin" in told.facts["skipped"]["membership"]
+
+
+def test_a_table_through_a_view_is_compared_with_what_the_view_shows(world):
+    juniors = ("may: [see schema, query, profile]\n    tables", MORE + "\n    tables")
+    world.publish(change=[("roles:", BLOCK), juniors, ("columns: [ward, age]", "columns: [ward, age, readmitted]")])
+    form = {"method": "independent", "rows": "200", "spend": "rho 0.01"}
+    order = gateway.JobOrder("visits", "synthesise", form, "health-research", world.here)
+    job = gateway.submit(world.hub, world.cleo, order).id
+    assert world.work() == ["done"]
+    number = attack(world, job)
+    told = found(world, number)
+    assert told.state == "done", told.facts
+    hidden = {one["attack"] for one in report(world, number)["json"]["findings"] if "hidden" in one["attack"]}
+    assert hidden == {"hidden values of ward", "hidden values of readmitted"}

@@ -9,6 +9,7 @@
     halves.py    random halves of them, from which a job's fresh copies ("twins") are made
     releases.py  anonymised releases: re-identification and disclosure
     models.py    models: hidden values, stealing, and membership in twins
+    synthetic.py synthetic tables: hidden values, copies, closeness and membership in a twin
 
 An attack reads rows without noise, and what it finds is as secret as they are. Only the owner may know that there is
 one; the requester of the attacked job learns nothing. It charges no account, and nothing of it leaves as a release.

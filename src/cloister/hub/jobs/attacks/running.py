@@ -121,6 +121,12 @@ def _model(*arguments: Any) -> Any:
     return attack_model(*arguments)
 
 
+def _synthetic(*arguments: Any) -> Any:
+    from cloister.hub.jobs.attacks.synthetic import attack_table
+
+    return attack_table(*arguments)
+
+
 def _release(*arguments: Any) -> Any:
     from cloister.hub.jobs.attacks.releases import attack_release
 
@@ -128,7 +134,7 @@ def _release(*arguments: Any) -> Any:
 
 
 # Each loads what it needs when it is run: a worker that attacks nothing has none of it in memory.
-_ATTACKS: Mapping[str, Callable[..., Any]] = {"train": _model, "anonymise": _release}
+_ATTACKS: Mapping[str, Callable[..., Any]] = {"train": _model, "synthesise": _synthetic, "anonymise": _release}
 
 
 def _end(hub: "Hub", number: int, facts: Mapping[str, Any], report: Mapping[str, Any] | None = None) -> None:

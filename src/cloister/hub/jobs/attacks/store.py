@@ -41,7 +41,7 @@ __all__ = [
 UNDER_WAY = ("queued", "running")
 MOST_KEPT = 100  # attacks of one dataset
 _MOST_TARGETS = 200
-_KEPT = ("train",)  # jobs whose result is attacked
+_KEPT = ("train", "synthesise")  # jobs whose result is attacked
 _WORDS = {"train": "Model", "synthesise": "Synthetic table", "anonymise": "Anonymised release"}
 
 
