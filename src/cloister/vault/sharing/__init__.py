@@ -48,10 +48,10 @@ from cloister.lazy import door
 
 if TYPE_CHECKING:
     from cloister.vault.sharing.authenticated import Authenticated, AuthenticatedParty
-    from cloister.vault.sharing.compare import clip, is_negative, is_zero, less_than, maximum, select
+    from cloister.vault.sharing.compare import Condition, clip, is_negative, is_zero, less_than, maximum, select
     from cloister.vault.sharing.division import divide, inverse_square_root, reciprocal, square_root
     from cloister.vault.sharing.eigen import Eigenpairs, cholesky, generalised_eigenpairs, power_iteration
-    from cloister.vault.sharing.fixed import Shared
+    from cloister.vault.sharing.fixed import Shared, concatenate, stack
     from cloister.vault.sharing.link import Link, local_links
     from cloister.vault.sharing.party import Party, run_parties
     from cloister.vault.sharing.shamir import Commitments, HeldShare, recover, split
@@ -68,6 +68,9 @@ __all__ = [
     "serve_dealer",
     "TransferSupply",
     "Shared",
+    "concatenate",
+    "stack",
+    "Condition",
     "less_than",
     "is_negative",
     "is_zero",

@@ -6,71 +6,142 @@ public with shared bits is a tree of six levels (Damgård, Fitzi, Kiltz, Nielsen
 al. 2020). Bits are packed eight to a byte, across numbers.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cloister.privacy.errors import BadBounds, BadInput
+from cloister.privacy.number import rational
 from cloister.vault.sharing import ring
-from cloister.vault.sharing.fixed import Shared
+from cloister.vault.sharing.fixed import Shared, as_shared
 from cloister.vault.sharing.party import Party
 from cloister.vault.sharing.ring import Bits, Words
 from cloister.vault.sharing.supply import product_shape
 
-__all__ = ["clip", "is_negative", "is_zero", "less_than", "maximum", "negative_bit", "positive_bits", "select"]
+__all__ = [
+    "Condition",
+    "clip",
+    "is_negative",
+    "is_zero",
+    "less_than",
+    "maximum",
+    "negative_bit",
+    "positive_bits",
+    "select",
+]
 
 _ROWS = ring.BITS
 
 
-def is_negative(numbers: Shared) -> Shared:
-    """Return 1 where a number is below zero and 0 elsewhere, as whole integers (not fixed point): see `select`."""
-    count = numbers.words.size
+class Condition(Shared):
+    """Shared answers of a comparison: 1 where it is true and 0 elsewhere, also when opened, added or multiplied.
+
+    `~a`, `a & b` and `a | b` are conditions again. Other results, such as 1 - a, are numbers, which `select` refuses.
+    """
+
+    __slots__ = ("_bits",)
+
+    def __init__(self, party: Party, bits: Words) -> None:
+        super().__init__(party, bits << np.uint64(party.fraction_bits), 1 << party.fraction_bits)
+        self._bits = bits
+
+    @property
+    def bits(self) -> Words:
+        """This party's share of the whole numbers 0 and 1, for protocols that are built on it."""
+        return self._bits
+
+    @property
+    def T(self) -> "Condition":  # noqa: N802 (numpy's name)
+        """The transpose."""
+        return Condition(self.party, self._bits.T)
+
+    def __getitem__(self, at: Any) -> "Condition":
+        return Condition(self.party, np.asarray(self._bits[at], dtype=np.uint64))
+
+    def reshape(self, *shape: int) -> "Condition":
+        """Return the same answers in another shape."""
+        return Condition(self.party, self._bits.reshape(shape))
+
+    @ring.wrapping
+    def __invert__(self) -> "Condition":
+        """Return 1 where the condition is 0. No message is sent."""
+        return Condition(self.party, np.asarray(np.uint64(self.party.index == 0) - self._bits, dtype=np.uint64))
+
+    @ring.wrapping
+    def __and__(self, other: "Condition") -> "Condition":
+        """Return 1 where both are 1."""
+        _refuse_numbers(other)
+        product_shape(self.shape, self.operand(other).shape, matrix=False)
+        return Condition(self.party, self.party.multiply_words(self._bits, other.bits))
+
+    def __or__(self, other: "Condition") -> "Condition":
+        """Return 1 where one of them or both are 1."""
+        _refuse_numbers(other)
+        return ~(~self & ~other)
+
+
+def is_negative(numbers: Shared) -> Condition:
+    """Return 1 where a number is below zero and 0 elsewhere."""
+    count = as_shared(numbers, "a comparison").words.size
     bits = numbers.party.to_numbers(negative_bit(numbers)[None, :], count)[0]
-    return Shared(numbers.party, bits.reshape(numbers.shape), 1)
+    return Condition(numbers.party, bits.reshape(numbers.shape))
 
 
-def less_than(left: Shared, right: "Shared | ArrayLike") -> Shared:
-    """Return 1 where left < right and 0 elsewhere, as whole integers."""
-    return is_negative(left - right)
+def less_than(left: "Shared | ArrayLike", right: "Shared | ArrayLike") -> Condition:
+    """Return 1 where left < right and 0 elsewhere. One side may be public."""
+    if isinstance(left, Shared):
+        return is_negative(left - right)
+    return is_negative(-(as_shared(right, "a comparison") - left))
 
 
 @ring.wrapping
-def is_zero(numbers: Shared) -> Shared:
-    """Return 1 where a number is zero and 0 elsewhere, as whole integers."""
+def is_zero(numbers: Shared) -> Condition:
+    """Return 1 where a number is zero and 0 elsewhere."""
     # x = 0 exactly if neither x nor -x is negative.
-    both = is_negative(Shared(numbers.party, np.stack([numbers.words, (-numbers).words]), numbers.bound))
+    words = as_shared(numbers, "a comparison").words
+    both = is_negative(Shared(numbers.party, np.stack([words, (-numbers).words]), numbers.bound))
     first = 1 if numbers.party.index == 0 else 0
-    return Shared(numbers.party, np.uint64(first) - both.words[0] - both.words[1], 1)
+    return Condition(numbers.party, np.asarray(np.uint64(first) - both.bits[0] - both.bits[1], dtype=np.uint64))
 
 
 @ring.wrapping
-def select(condition: Shared, chosen: "Shared", otherwise: "Shared | ArrayLike") -> Shared:
+def select(condition: Condition, chosen: "Shared | ArrayLike", otherwise: "Shared | ArrayLike") -> Shared:
     """Return `chosen` where the condition is 1 and `otherwise` where it is 0.
 
     Args:
-        condition: whole integers 0 or 1, from a comparison.
-        chosen: numbers where it is 1.
-        otherwise: numbers where it is 0.
+        condition: the result of a comparison.
+        chosen: numbers where it is 1, shared or public.
+        otherwise: numbers where it is 0, shared or public.
     """
-    if condition.bound != 1:
-        raise BadInput("a condition is the result of a comparison: 0 or 1, as whole integers.")
-    other = chosen * 0 + otherwise
-    difference = chosen - other
-    product_shape(condition.shape, difference.shape, matrix=False)
+    _refuse_numbers(condition)
+    yes, no = condition.operand(chosen), condition.operand(otherwise)
+    difference = yes - no
+    shape = product_shape(condition.shape, difference.shape, matrix=False)
     # A product with a whole 0 or 1 keeps the binary point, so nothing is truncated.
-    moved = chosen.party.multiply_words(condition.words + np.zeros_like(difference.words), difference.words)
-    return Shared(chosen.party, other.words + moved, max(chosen.bound, other.bound))
+    bits, words = np.broadcast_to(condition.bits, shape), np.broadcast_to(difference.words, shape)
+    moved = condition.party.multiply_words(bits, words)
+    return Shared(condition.party, no.words + moved, max(yes.bound, no.bound))
 
 
-def maximum(left: Shared, right: "Shared | ArrayLike") -> Shared:
-    """Return the larger of each pair."""
-    return select(less_than(left, right), left * 0 + right, left)
+def _refuse_numbers(condition: object) -> None:
+    if not isinstance(condition, Condition):
+        raise BadInput(
+            "a condition is the result of a comparison, such as less_than(a, b), and no other number. Its opposite is "
+            "~condition."
+        )
+
+
+def maximum(left: "Shared | ArrayLike", right: "Shared | ArrayLike") -> Shared:
+    """Return the larger of each pair. One side may be public."""
+    return select(less_than(left, right), right, left)
 
 
 def clip(numbers: Shared, lower: float, upper: float) -> Shared:
     """Return each number moved into [lower, upper]. The bound of the result is proven by two comparisons."""
-    if not lower < upper:
+    party = as_shared(numbers, "clip").party
+    if not rational(lower, "lower") < rational(upper, "upper"):
         raise BadBounds(f"lower must be below upper, got [{lower!r:.30}, {upper!r:.30}].")
-    party = numbers.party
     low = party.public(np.full(numbers.shape, lower), bound=max(abs(lower), abs(upper)))
     high = party.public(np.full(numbers.shape, upper), bound=max(abs(lower), abs(upper)))
     outside = is_negative(Shared(party, np.stack([(numbers - low).words, (high - numbers).words]), _sum(numbers, low)))

@@ -22,12 +22,13 @@ from fractions import Fraction
 from math import isqrt
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from cloister.privacy.errors import BadBounds, OutOfRange
 from cloister.privacy.number import rational
 from cloister.vault.sharing import ring
-from cloister.vault.sharing.compare import is_negative, positive_bits
-from cloister.vault.sharing.fixed import LIMIT, Shared
+from cloister.vault.sharing.compare import Condition, is_negative, positive_bits
+from cloister.vault.sharing.fixed import LIMIT, Shared, as_divisor, as_shared
 from cloister.vault.sharing.ring import Words
 
 __all__ = ["divide", "inverse_square_root", "reciprocal", "square_root"]
@@ -39,7 +40,7 @@ _SPARE = 4  # further bits of a factor whose product is truncated: its own error
 
 def reciprocal(numbers: Shared, at_least: object) -> Shared:
     """Return 1/x; 0 where |x| < `at_least`, up to a factor of two (the limit is a power of two not above it)."""
-    party = numbers.party
+    party = as_shared(numbers, "reciprocal").party
     negative = is_negative(numbers)
     absolute = _flip(numbers, negative)
     factors, length, least = _scale(absolute, at_least)
@@ -51,13 +52,13 @@ def reciprocal(numbers: Shared, at_least: object) -> Shared:
     return _flip(result, negative)
 
 
-def divide(left: Shared, right: Shared, at_least: object) -> Shared:
+def divide(left: "Shared | ArrayLike", right: Shared, at_least: object) -> Shared:
     """Return left/right, off by at most 2^-25 of itself and 6·2^-f; 0 where |right| is below `at_least`.
 
     With i the leading bit of the operand, left/right is left·w·2^(f - 1 - i). The places i are taken in groups, as wide
     as 62 bits allow; in all but one group the factor is zero.
     """
-    party = right.party
+    party = as_divisor(right).party
     left = left if isinstance(left, Shared) else right * 0 + left
     negative = is_negative(right)
     absolute = _flip(right, negative)
@@ -78,7 +79,7 @@ def divide(left: Shared, right: Shared, at_least: object) -> Shared:
 @ring.wrapping
 def inverse_square_root(numbers: Shared, at_least: object) -> Shared:
     """Return 1/√x; 0 where x < `at_least`, up to a factor of two."""
-    party = numbers.party
+    party = as_shared(numbers, "a root").party
     kept, hot, length, least = _not_negative(numbers, at_least)
     guess = _newton_root(_normalised(kept, _powers(hot, 0, length).reshape(kept.shape), length))
     # √(2^(f - 1 - i)) for a leading bit i, with more bits than the result has: at most 2^43, for 26 fraction bits.
@@ -92,7 +93,7 @@ def inverse_square_root(numbers: Shared, at_least: object) -> Shared:
 
 def square_root(numbers: Shared, at_least: object) -> Shared:
     """Return √x, off by at most 2^-25 of itself and 6·2^-f; 0 where x < `at_least`, up to a factor of two."""
-    party = numbers.party
+    party = as_shared(numbers, "a root").party
     kept, hot, length, least = _not_negative(numbers, at_least)
     y = _normalised(kept, _powers(hot, 0, length).reshape(kept.shape), length)
     root = _product(y, _newton_root(y), 2)  # √y
@@ -111,7 +112,7 @@ def square_root(numbers: Shared, at_least: object) -> Shared:
 def _not_negative(numbers: Shared, at_least: object) -> tuple[Shared, Words, int, int]:
     """Return numbers with zero for negative ones, which would normalise to anything, and their leading bits."""
     party, absent = numbers.party, is_negative(numbers)
-    kept = Shared(party, numbers.words - party.multiply_words(numbers.words, absent.words), numbers.bound)
+    kept = Shared(party, numbers.words - party.multiply_words(numbers.words, absent.bits), numbers.bound)
     return kept, *_leading_bit(kept, at_least)
 
 
@@ -214,9 +215,9 @@ def _constant(like: Shared, value: object) -> Shared:
 
 
 @ring.wrapping
-def _flip(numbers: Shared, negative: Shared) -> Shared:
+def _flip(numbers: Shared, negative: Condition) -> Shared:
     """Return -x where the flag is 1."""
-    flipped = numbers.party.multiply_words(numbers.words, negative.words)
+    flipped = numbers.party.multiply_words(numbers.words, negative.bits)
     return Shared(numbers.party, numbers.words - (flipped << np.uint64(1)), numbers.bound)
 
 

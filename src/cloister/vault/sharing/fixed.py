@@ -29,10 +29,11 @@ from cloister.vault.sharing.party import Party
 from cloister.vault.sharing.ring import Words
 from cloister.vault.sharing.supply import LOW, product_shape
 
-__all__ = ["LIMIT", "Shared", "encoded_public", "stack"]
+__all__ = ["LIMIT", "Shared", "as_divisor", "as_shared", "concatenate", "encoded_public", "stack"]
 
 LIMIT = 1 << 62
 _PUBLIC = "a public operand is a finite number whose fixed-point form has at most 62 bits."
+_DIVIDED = "shared numbers are divided by divide(a, b, at_least=...), and by a public one as a * (1 / b)."
 
 
 class Shared(Hidden):
@@ -82,7 +83,8 @@ class Shared(Hidden):
 
     @ring.wrapping
     def __add__(self, other: "Shared | ArrayLike") -> "Shared":
-        right = self._operand(other)
+        """Add shared or public numbers, element by element. No message is sent."""
+        right = self.operand(other)
         product_shape(self.shape, right.shape, matrix=False)
         return self._with(self._share + right._share, self.bound + right.bound)
 
@@ -90,20 +92,24 @@ class Shared(Hidden):
 
     @ring.wrapping
     def __neg__(self) -> "Shared":
+        """Return the numbers with the other sign. No message is sent."""
         return self._with(np.zeros_like(self._share) - self._share, self.bound)
 
     def __sub__(self, other: "Shared | ArrayLike") -> "Shared":
-        return self + -self._operand(other)
+        """Subtract shared or public numbers, element by element. No message is sent."""
+        return self + -self.operand(other)
 
     def __rsub__(self, other: ArrayLike) -> "Shared":
+        """Subtract the shared numbers from public ones."""
         return -self + other
 
     @ring.wrapping
     def __mul__(self, other: "Shared | ArrayLike") -> "Shared":
+        """Multiply, element by element. Only a whole public number costs no message."""
         if isinstance(other, int | np.integer):  # exact, and costs nothing
             factor = np.uint64(int(other) % (1 << 64))
             return self._with(self._share * factor, self.bound * abs(int(other)))
-        right = self._operand(other)
+        right = self.operand(other)
         self.check_bound(self.bound * right.bound)
         product_shape(self.shape, right.shape, matrix=False)
         if isinstance(other, Shared):
@@ -116,7 +122,8 @@ class Shared(Hidden):
 
     @ring.wrapping
     def __matmul__(self, other: "Shared | ArrayLike") -> "Shared":
-        right = self._operand(other)
+        """Multiply as vectors and matrices, shared or public."""
+        right = self.operand(other)
         product_shape(self.shape, right.shape, matrix=True)
         bound = self.check_bound(self.bound * right.bound * self.shape[-1])
         if isinstance(other, Shared):
@@ -125,8 +132,18 @@ class Shared(Hidden):
             product = np.matmul(self._share, encoded_public(self.party, other)[0])
         return self._with(np.asarray(product, dtype=np.uint64), bound).truncate(self.party.fraction_bits)
 
+    def __rmatmul__(self, other: ArrayLike) -> "Shared":
+        """Multiply a public vector or matrix by this one."""
+        left = exact_array(other)
+        if left.ndim > 2 or self._share.ndim > 2:
+            raise BadNumber(f"arrays of the shapes {left.shape} and {self.shape} have no product of this kind.")
+        return (self.T @ left.T).T
+
     def __truediv__(self, other: object) -> NoReturn:
-        raise BadInput("shared numbers are divided by divide(a, b, at_least=...), and by a public one as a * (1 / b).")
+        """Refuse: a quotient needs the smallest divisor, see `divide`."""
+        raise BadInput(_DIVIDED)
+
+    __rtruediv__ = __truediv__
 
     def sum(self, axis: int | None = None) -> "Shared":
         """Return the sum over an axis, or over all."""
@@ -171,13 +188,41 @@ class Shared(Hidden):
     def _with(self, share: Words, bound: int) -> "Shared":
         return Shared(self.party, share, bound)
 
-    def _operand(self, other: "Shared | ArrayLike") -> "Shared":
+    def operand(self, other: "Shared | ArrayLike") -> "Shared":
+        """Return shared numbers as they are, and public ones as numbers that party 0 holds."""
         if not isinstance(other, Shared):
             encoded, bound = encoded_public(self.party, other)
             return Shared(self.party, encoded if self.party.index == 0 else np.zeros_like(encoded), bound)
         if other.party is not self.party:
             raise BadInput("these shares are of different parties, and a party computes with its own.")
         return other
+
+
+def as_shared(numbers: object, what: str = "this") -> Shared:
+    """Return shared numbers as they are; refuse anything else."""
+    if not isinstance(numbers, Shared):
+        kind = type(numbers).__name__
+        raise BadInput(f"{what} takes shared numbers, as party.share returns them, and got {kind:.40}.")
+    return numbers
+
+
+def as_divisor(numbers: object) -> Shared:
+    """Return a shared divisor; refuse a public one, by which is multiplied."""
+    if not isinstance(numbers, Shared):
+        raise BadInput(_DIVIDED)
+    return numbers
+
+
+def concatenate(parts: Sequence[Shared]) -> Shared:
+    """Join shared arrays along their first axis. No message is sent."""
+    if not parts:
+        raise BadInput("an array is joined from at least one part.")
+    first = as_shared(parts[0], "concatenate")
+    # As an operand, a part of another party is refused.
+    words = [first.operand(as_shared(part, "concatenate")).words for part in parts]
+    if not first.shape or len({part.shape[1:] if part.ndim else None for part in words}) > 1:
+        raise BadNumber("arrays are joined that have an axis, and one shape but for the first one. Reshape them.")
+    return Shared(first.party, np.concatenate(words), max(part.bound for part in parts))
 
 
 def stack(parts: Sequence[Shared]) -> Shared:

@@ -31,7 +31,7 @@ def compute(program, parties=2, **options):
 
 
 def whole(condition):
-    return condition.party.open_words(condition.words)
+    return condition.party.open_words(condition.bits)
 
 
 @pytest.mark.parametrize("parties", [2, 3])
