@@ -270,6 +270,12 @@ class _Payer:
     def ledger(self) -> Ledger:
         return cast(Ledger, self.accounts[0].book if self.book is None else self.book)
 
+    @property
+    def paid(self) -> str:
+        """Return who pays, in words: another run may not go on under its charge."""
+        keys = [account.rules.key for account in self.accounts]
+        return f"paid by: {keys}" if self.book is None else "paid by an account of its own"
+
     def open(self, loss: Loss) -> list[Account]:
         """Return the accounts; a new one adds rho and delta, and holds exactly what this release costs there."""
         if self.book is None:
@@ -343,14 +349,16 @@ class _Run:
             return None, start
         release, book = self.descent.release, self.payer.ledger
         about = f"Made under {release.loss}, for {self.rows.unit}; as private as the release. It holds no rows."
-        again = CheckpointWriter.resume(self.file, request, book, about, self.seconds)
+        facts = (f"unit: {self.rows.unit}", f"rows: {self.rows.row}", f"data: {self.payer.version}", self.payer.paid)
+        run = "\n".join((request, *facts))
+        again = CheckpointWriter.resume(self.file, request, run, book, about, self.seconds)
         if again is not None:
             writer, file = again
             return writer, file.state(start)
         accounts = self.payer.open(release.loss)
         prices = [account.price(release.loss) for account in accounts]
         charge = book.reserve(list(zip(accounts, prices, strict=True)), request)
-        return CheckpointWriter(self.file, request, accounts, charge, about, self.seconds), start
+        return CheckpointWriter(self.file, run, accounts, charge, about, self.seconds), start
 
     def _source(self, first: TrainState) -> Source:
         if self.seed is None:

@@ -262,6 +262,10 @@ class ChainWriter:
         """Return True if this ledger has the entry of this head."""
         return self.tables.hash_of(head.number) == head.hash
 
+    def noted(self, about: str) -> int:
+        """Return the highest number that was noted about a subject before this transaction."""
+        return self._reader.noted(about)
+
     def settlement(self, number: int) -> Entry | None:
         """Return the commit or void that ended this reserve, checked."""
         settled = self.tables.settlement(number)

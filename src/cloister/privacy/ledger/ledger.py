@@ -159,9 +159,20 @@ class Ledger:
         opened = self._keys()
         return [self._reader.balance(key) for key in keys if key in opened]
 
-    def note(self, about: str, number: int) -> Entry:
-        """Note a number that only grows, such as that of the newest version of a text that is kept elsewhere."""
+    def note(self, about: str, number: int, *, once: bool = False) -> Entry:
+        """Note a number that only grows, such as that of the newest version of a text that is kept elsewhere.
+
+        Args:
+            about: the subject.
+            number: the number.
+            once: True to note nothing if this number or a higher one was noted: of several who try, one succeeds.
+
+        Raises:
+            ChargeClosed: with `once`, another was first.
+        """
         with self._writing() as page:
+            if once and page.noted(about) >= number:
+                raise ChargeClosed(f"number {number} of this subject was noted by another process, which goes on.")
             return page.append("note", detail={"about": about, "number": number})
 
     def noted(self, about: str) -> int:

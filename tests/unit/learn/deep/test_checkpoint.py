@@ -1,11 +1,14 @@
 """A run that was killed goes on from its checkpoint: one charge, no noise twice, no older copy, no rows in the file."""
 
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
+from contextlib import suppress
 
 import numpy as np
 import optax
@@ -13,6 +16,8 @@ import pytest
 
 from cloister import rho
 from cloister.learn.deep import train
+from cloister.learn.deep.checkpoint import CheckpointWriter
+from cloister.learn.deep.dpsgd import TrainState
 from cloister.privacy.errors import BadInput, ChargeClosed, LookFailed
 from cloister.privacy.ledger import Ledger
 from cloister.privacy.noise import SeededSource
@@ -101,6 +106,90 @@ def test_a_checkpoint_of_other_arguments_is_refused(tmp_path):
     (tmp_path / "run.npz").write_bytes(b"PK something else")
     with pytest.raises(BadInput, match="cut off"):
         run(tmp_path)
+
+
+def test_a_checkpoint_goes_on_for_the_same_payer_unit_and_rows_alone(tmp_path):
+    with Ledger.in_folder(tmp_path / "ledger") as book:
+        first, second = (book.open_account(name, rho(1)) for name in ("a", "b"))
+        told = {"ledger": None, "account": first}
+        stopped_at(3, tmp_path, **told)
+        for changed in (
+            told | {"account": second},
+            {"ledger": book},
+            told | {"units": np.arange(len(X)) // 2, "max_rows": 2},
+        ):
+            with pytest.raises(BadInput, match="another run"):
+                run(tmp_path, **changed)
+        again = {"spend": rho("0.5"), "rate": "1/4", "lot": 50, "steps": 12, "checkpoint": tmp_path / "run.npz"}
+        with pytest.raises(BadInput, match="another run"):
+            train(loss, START, X.astype(np.int32), optimizer=optax.adam(0.05), account=first, **again)
+        assert (first.spent.amount, second.spent.amount) == (rho("0.5").amount, 0)
+        run(tmp_path, ledger=None, account=first)
+        assert first.spent == rho("0.5")
+
+
+@pytest.mark.parametrize("part", ["step", "lot", "leaf0"])
+def test_an_edited_checkpoint_is_refused(part, tmp_path):
+    run(tmp_path)
+    with np.load(tmp_path / "run.npz") as file:
+        parts = {name: file[name] for name in file.files}
+    if part == "leaf0":
+        parts[part] = parts[part] + 1
+    else:
+        parts["head"] = np.array(json.dumps(json.loads(str(parts["head"])) | {part: 1}))
+    np.savez(tmp_path / "run.npz", **parts)
+    with pytest.raises(BadInput, match="was changed after it was written"):
+        run(tmp_path)
+
+
+def test_runs_that_go_on_at_the_same_moment_have_one_result(tmp_path):
+    stopped_at(3, tmp_path)
+    arrived, results = threading.Barrier(6), []
+
+    def go_on():
+        arrived.wait()
+        with suppress(ChargeClosed, LookFailed, BadInput):
+            results.append(run(tmp_path, checkpoint_seconds=1e9).params["w"].tobytes())
+
+    threads = [threading.Thread(target=go_on) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(results)) == 1
+    assert spent(tmp_path) == [rho("0.5")]
+
+
+def test_of_two_that_write_the_same_number_one_goes_on(tmp_path):
+    with Ledger.in_folder(tmp_path / "ledger") as book:
+        account = book.open_account("a", rho(1))
+        charge = account.reserve(rho("0.5"), "a run")
+        first, second = (
+            CheckpointWriter(tmp_path / "run.npz", "a run", [account], charge, "two of them", 0.0) for _ in range(2)
+        )
+
+        class Slow:
+            """Parameters during whose writing the other one writes."""
+
+            def __array__(self, dtype=None, copy=None):
+                if not second.number:
+                    second.keep(TrainState(1, START, (), START, 1.0, 50.0))
+                return START["w"]
+
+        with pytest.raises(ChargeClosed, match="another process"):
+            first.keep(TrainState(1, {"w": Slow()}, (), START, 1.0, 50.0))
+        assert (first.number, second.number) == (0, 1)
+        second.keep(TrainState(2, START, (), START, 1.0, 50.0))
+
+
+def test_a_number_is_noted_once_by_one_of_many(tmp_path):
+    with Ledger.in_folder(tmp_path) as book:
+        book.note("run", 1, once=True)
+        for number in (0, 1):
+            with pytest.raises(ChargeClosed, match="another process"):
+                book.note("run", number, once=True)
+        book.note("run", 2, once=True)
+        assert book.noted("run") == 2
 
 
 def test_a_crash_while_a_checkpoint_is_written_leaves_the_newest_noted_one(tmp_path):
