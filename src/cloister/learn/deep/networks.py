@@ -118,6 +118,8 @@ class NetworkEstimator(PrivateEstimator):
     def _fit(self, given: NetworkInput) -> None:
         """Charge the spend, train, and keep the layers."""
         spend = _read_spend(self.spend)
+        if self._meter is not None:  # a part of a selection or cross-validation, whose fits all count as a rho
+            spend = budget_share(spend).loss
         facts = self._settings(spend, given)
         start = start_layers([given.frame.width, *facts.hidden, given.outputs])
         gradient: Any = (

@@ -52,7 +52,8 @@ def cross_val_score(
     """Return noisy scores of a model on held-out folds.
 
     Args:
-        model: an estimator or pipeline of private parts, as for `select`; each fold's fit costs its `spend`.
+        model: an estimator or pipeline of private parts, as for `select`; each fold's fit costs its `spend`. An
+            (epsilon, delta) counts as the largest rho that implies it; a network then reads all rows in every step.
         X, y: rows as arrays or frames.
         cv: number of folds.
         scoring: "accuracy" (classifiers), "neg_log_loss" or "neg_mean_squared_error" (regressors).

@@ -175,3 +175,14 @@ def test_a_choice_among_settings_is_counted_in_one_spend(book):
     assert account.spent == cl.rho("0.5")
     assert found.best.clip in (0.5, 1.0)
     assert found.best.spend.amount < account.spent.amount  # the trials and the choice have the rest
+
+
+def test_a_cross_validation_pays_for_a_network_as_for_any_model(book):
+    # Before, an epsilon with a delta was charged, and then no fold could be paid for.
+    account = book.open_account(f"folds-{secrets.token_hex(4)}", cl.rho(1))
+    model = learn.NeuralNetworkClassifier(SPEND, max_iter=3, account=account, **PUBLIC)
+    scores = learn.cross_val_score(model, ROWS, LABELS, cv=2)
+    assert scores.value.shape == (2,)
+    assert scores.value.min() > 0.7
+    assert scores.loss.measure == "rho"
+    assert float(account.spent.amount) == pytest.approx(float(scores.loss.amount))
