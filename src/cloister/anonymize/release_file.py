@@ -28,7 +28,7 @@ from cloister.anonymize.models import Model
 from cloister.anonymize.planning.source import read_rows
 from cloister.privacy.errors import BadInput, CloisterError, NotPrivate
 
-__all__ = ["SIDE", "Claims", "write_files", "write_release"]
+__all__ = ["SIDE", "Claims", "readings", "refuse_csv", "write_files", "write_release"]
 
 SIDE = ".anonymized.json"
 
@@ -77,7 +77,7 @@ def write_release(claims: Claims, facts: Mapping[str, Any], path: Path, *, parqu
         _confirm(claims, content, path, parquet)
 
     if not parquet:
-        _refuse_csv(claims.rows, [*claims.quasi, *claims.sensitive])
+        refuse_csv(claims.rows, [*claims.quasi, *claims.sensitive])
     write_files({path: claims.rows, path.with_name(path.name + SIDE): text}, confirm, parquet=parquet)
 
 
@@ -175,7 +175,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _refuse_csv(rows: pa.Table, names: list[str]) -> None:
+def refuse_csv(rows: pa.Table, names: list[str]) -> None:
     """Refuse columns in which a reader of CSV cannot tell a missing value from an empty one."""
     for name in names:
         column = rows.column(name)
@@ -190,7 +190,7 @@ def _confirm(claims: Claims, content: Path, path: Path, parquet: bool) -> None:
     """Verify what readers of a written file read."""
     from cloister.anonymize.table import failures
 
-    for reading, rows in _readings(content, claims, parquet):
+    for reading, rows in readings(content, claims, parquet):
         try:
             checked = check_claims(
                 rows, claims.models, quasi=claims.quasi, sensitive=claims.sensitive, population=claims.population
@@ -207,7 +207,7 @@ def _confirm(claims: Claims, content: Path, path: Path, parquet: bool) -> None:
             )
 
 
-def _readings(content: Path, claims: Claims, parquet: bool) -> Iterator[tuple[str, pa.Table]]:
+def readings(content: Path, claims: Claims, parquet: bool) -> Iterator[tuple[str, pa.Table]]:
     """Yield the rows of a file as its readers read them."""
     if parquet:
         yield "read back", pq.read_table(content)

@@ -1,6 +1,7 @@
 """k^m-anonymity of sets: random sets, the best cut by brute force, and what is refused."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -156,3 +157,19 @@ def test_a_written_file_is_anonymous_and_keeps_no_order(tmp_path):
 def test_wrong_sets_and_options_are_refused(baskets, options, message):
     with pytest.raises(BadInput, match=message):
         anonymise_sets(baskets, **({"k": 2, "m": 2, "hierarchy": _TREE} | options))
+
+
+def test_a_file_that_cannot_be_written_leaves_the_older_one(tmp_path, monkeypatch):
+    target = tmp_path / "sets.parquet"
+    target.write_bytes(b"an older release")
+    sets = anonymise_sets([["a", "b"], ["a", "b"]], k=2, m=2)
+
+    def full(rows, place):
+        Path(place).write_bytes(b"PAR1")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(pq, "write_table", full)
+    with pytest.raises(BadInput, match="No space left"):
+        sets.to_parquet(target)
+    assert [path.name for path in tmp_path.iterdir()] == ["sets.parquet"]
+    assert target.read_bytes() == b"an older release"

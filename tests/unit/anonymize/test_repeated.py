@@ -1,6 +1,7 @@
 """m-invariance: series of releases in which people come and go, beside brute force and the intersection attack."""
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.csv
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from cloister.anonymize.algorithms.repeated import republish
 from cloister.anonymize.checking.verifier import check
 from cloister.anonymize.models import DistinctDiversity, KAnonymity
 from cloister.anonymize.release import mondrian
-from cloister.privacy.errors import BadInput
+from cloister.privacy.errors import BadInput, NotPrivate
 
 from . import brute_force
 from .random_tables import covers
@@ -148,3 +149,19 @@ def test_wrong_tables_and_options_are_refused(changes, options, message):
     table = {"id": [1, 2], "age": [30, 40], "zip": ["a", "a"], "ill": ["flu", "cold"]} | changes
     with pytest.raises(BadInput, match=message):
         republish(table, **(_ROLES | {"m": 2} | options))
+
+
+@pytest.mark.parametrize(
+    ("alike", "error"),
+    [([None, "None"], NotPrivate), (["1", "1.0"], NotPrivate), (["", None], BadInput), (["NA", None], NotPrivate)],
+)
+def test_values_that_a_reader_takes_for_one_leave_an_older_file_as_it_was(tmp_path, alike, error):
+    target = tmp_path / "july.csv"
+    target.write_text("an older release\n", encoding="utf-8")
+    ill = [*alike, *alike] if alike[0] == "1" else [*alike, "flu", "flu"]
+    rows = pa.table({"id": [1, 2, 3, 4], "age": [21, 21, 51, 58], "ill": pa.array(ill, pa.string())})
+    release = republish(rows, ids="id", sensitive="ill", m=2 if alike[0] == "1" else 3, quasi=["age"])
+    with pytest.raises(error):
+        release.to_csv(target)
+    assert [path.name for path in tmp_path.iterdir()] == ["july.csv"]
+    assert target.read_text(encoding="utf-8") == "an older release\n"

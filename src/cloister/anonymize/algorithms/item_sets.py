@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from cloister.anonymize.checking.verifier import Checked, check
 from cloister.anonymize.classes import group
 from cloister.anonymize.coded import Array, CodedColumn
 from cloister.anonymize.hierarchy import CodedHierarchy, Hierarchy, value_text
+from cloister.anonymize.release_file import write_files
 from cloister.privacy.errors import BadInput, NotPrivate
 
 __all__ = ["AnonymizedSets", "anonymise_sets"]
@@ -63,9 +65,22 @@ class AnonymizedSets:
         return self.rows.to_pandas()
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write the sets, which were verified when this was made, as Parquet; sorted, so that no order is kept."""
+        """Write the sets as Parquet, sorted, so that no order is kept; verify the file, or write nothing.
+
+        Raises:
+            NotPrivate: the file, as it is read, is not k^m-anonymous.
+            BadInput: it cannot be written.
+        """
         lists = sorted(self.rows.column(0).to_pylist(), key=lambda items: (items is None, str(items)))
-        pq.write_table(pa.table({self.rows.column_names[0]: pa.array(lists, pa.list_(pa.string()))}), os.fspath(path))
+        (column,) = self.rows.column_names
+
+        def confirm(content: Path) -> None:
+            written = pq.read_table(content)
+            sets = None if self.checked is None else check(written, quasi=[], items=column, m=self.m).sets
+            if written.num_rows != len(lists) or (sets is not None and sets.k < self.k):
+                raise NotPrivate("the file does not satisfy its label as it is read, and is not written. Report this.")
+
+        write_files({Path(path): pa.table({column: pa.array(lists, pa.list_(pa.string()))})}, confirm, parquet=True)
 
     def __str__(self) -> str:
         changed = sum(item != label for item, label in self.labels.items())

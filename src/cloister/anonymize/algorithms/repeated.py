@@ -19,16 +19,17 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 
 from cloister.anonymize.algorithms.boxes import boxed
 from cloister.anonymize.checking.verifier import Checked, check
 from cloister.anonymize.coded import Array, CodedColumn, CodedTable
 from cloister.anonymize.hierarchy import value_text
+from cloister.anonymize.release_file import Claims, readings, refuse_csv, write_files
 from cloister.data.rows import to_arrow
 from cloister.privacy.errors import BadInput, NotPrivate
 
@@ -72,8 +73,33 @@ class InvariantRelease:
         return self.rows.to_pandas()
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write the rows that may be published; the series was verified when this was made."""
-        pyarrow.csv.write_csv(self.rows, os.fspath(path))
+        """Write the rows that may be published, or nothing if a reader of the file would take two values for one.
+
+        The series was verified when this was made; the file is verified as it is read.
+
+        Raises:
+            NotPrivate: a class of the file, as it is read, has fewer than m different values.
+            BadInput: the rows cannot be written as CSV.
+        """
+        target, claims = Path(path), Claims(self.rows, (), (*self.quasi, GROUP), (self.sensitive,))
+        refuse_csv(self.rows, [*self.quasi, self.sensitive])
+
+        def confirm(content: Path) -> None:
+            for reading, rows in readings(content, claims, parquet=False):
+                if rows.num_rows != self.rows.num_rows or self._fewest(rows) < self.m:
+                    raise NotPrivate(
+                        f"{target.name} was not written: {reading}, a class has fewer than {self.m} different values "
+                        f"of {self.sensitive}. Write these values in another way."
+                    )
+
+        write_files({target: self.rows}, confirm)
+
+    def _fewest(self, rows: pa.Table) -> int:
+        """Return the fewest values of a class, as the verifier finds them; 0 if a class has a value twice."""
+        one_each = rows.append_column(self.ids, pa.array(range(rows.num_rows)))
+        quasi, sensitive = [*self.quasi, GROUP], [self.sensitive]
+        checked = check(one_each, quasi=quasi, sensitive=sensitive, earlier=[one_each], ids=self.ids)
+        return checked.invariance[self.sensitive].m
 
     def __str__(self) -> str:
         share = self.counterfeits / max(1, self.rows.num_rows)
