@@ -180,7 +180,7 @@ def test_a_choice_among_settings_is_counted_in_one_spend(book):
 def test_a_cross_validation_pays_for_a_network_as_for_any_model(book):
     # Before, an epsilon with a delta was charged, and then no fold could be paid for.
     account = book.open_account(f"folds-{secrets.token_hex(4)}", cl.rho(1))
-    model = learn.NeuralNetworkClassifier(SPEND, max_iter=3, account=account, **PUBLIC)
+    model = learn.NeuralNetworkClassifier(SPEND, max_iter=30, account=account, **PUBLIC)
     scores = learn.cross_val_score(model, ROWS, LABELS, cv=2)
     assert scores.value.shape == (2,)
     assert scores.value.min() > 0.7
