@@ -13,9 +13,11 @@
     lira-offline    only models without the record            Carlini et al. 2022
     rmia            models of either kind                     Zarifzadeh et al. 2024
     labels          labels alone                              Choquette-Choo et al. 2021
+    gradient        the parameters (access="white box")       Nasr et al. 2019
+    disturbance     the parameters
 
-Parameters are no more than outputs to the best attack on membership (Sablayrolles et al. 2019), so no method reads
-them. Scores that were computed elsewhere are judged by `membership_of_scores`.
+Parameters are no more than outputs to the best attack on membership (Sablayrolles et al. 2019); the two that read them
+(white_box.py) need no shadow models. Scores that were computed elsewhere are judged by `membership_of_scores`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +51,7 @@ from cloister.attack.models.shadows import (
     train_shadows,
 )
 from cloister.attack.models.target import Target, rows_of
-from cloister.privacy.errors import BadInput
+from cloister.privacy.errors import BadInput, MissingExtra
 from cloister.privacy.loss import Loss
 
 __all__ = ["METHODS", "membership", "membership_suite"]
@@ -159,8 +161,10 @@ def membership(
         model: anything that `Target.of` takes: an estimator, a function of rows, an endpoint.
         members: rows and labels that the model was trained with.
         others: rows and labels of the same population that it was not trained with.
-        method: one of "loss", "quantile", "shadow", "lira", "lira-offline", "rmia", "labels".
-        access: "black box" for probabilities, "labels only" for labels.
+        method: one of "loss", "quantile", "shadow", "lira", "lira-offline", "rmia", "labels"; from parameters
+            "gradient" or "disturbance".
+        access: "black box" for probabilities, "labels only" for labels, "white box" for parameters: the model is then a
+            pair (loss, params) in JAX, or a network or linear classifier of scikit-learn.
         fit: what fits a shadow model: a function of rows and labels, or an estimator; a copy of the target unless
             given. It must not charge an account.
         shadows: number of shadow models.
@@ -169,7 +173,8 @@ def membership(
         shadow_data: rows for shadow models other than the records: a pair (X, y), "noise" (reference with noise),
             "statistics" (from marginals) or "inversion" (found by climbing on the target's confidences).
         marginals: for "statistics" and "inversion": statistics of the columns; counted in `reference` unless given.
-        perturbations: for "labels": changed copies of each record that the target is asked about.
+        perturbations: for "labels": changed copies of each record that the target is asked about; for "disturbance":
+            sets of parameters with noise.
         classes: the classes of a function or an endpoint, in the order of its columns.
         claim: the loss that the model states; that of a private model of Cloister is read from it.
         delta: the delta of the lower bound on epsilon, if there is no claim.
@@ -179,8 +184,14 @@ def membership(
 
     Privacy: none, for the owner. It charges no account. `risk` has one number for each member, then each other record.
     """
+    if access == "white box":
+        return _of_parameters(
+            (method,), model, members, others, copies=perturbations, claim=claim, delta=delta, confidence=confidence,
+            random_state=random_state,
+        )[0]  # fmt: skip
     if method not in METHODS:
-        raise BadInput(f"method is one of {', '.join(map(repr, METHODS))}, got {method!r:.40}.")
+        more = " It needs access='white box'." if method in ("gradient", "disturbance") else ""
+        raise BadInput(f"method is one of {', '.join(map(repr, METHODS))}, got {method!r:.40}.{more}")
     return _attack(
         (method,), model, members, others, access=access, fit=fit, shadows=shadows, reference=reference,
         shadow_data=shadow_data, marginals=marginals, perturbations=perturbations, classes=classes, claim=claim,
@@ -217,6 +228,12 @@ def membership_suite(
     Privacy: as for `membership`. Each bound on epsilon holds by itself: the largest of several is not at their
         confidence, so divide 1 - confidence by the number of methods to trust the largest.
     """
+    if access == "white box":
+        found = _of_parameters(
+            ("gradient", "disturbance") if methods is None else tuple(methods), model, members, others,
+            copies=perturbations, claim=claim, delta=delta, confidence=confidence, random_state=random_state,
+        )  # fmt: skip
+        return tuple(sorted(found, key=lambda finding: -finding.roc.auc if finding.roc else 0.0))
     if methods is None:
         target = Target.of(model, classes=classes, labels_only=access == "labels only")
         methods = ("labels",) if target.access == "labels only" else METHODS
@@ -235,6 +252,14 @@ def membership_suite(
     return tuple(sorted(found, key=lambda finding: -finding.roc.auc if finding.roc else 0.0))
 
 
+def _of_parameters(methods: tuple[str, ...], *given: Any, **settings: Any) -> list[Finding]:
+    try:
+        from cloister.attack.models.white_box import membership_of_parameters
+    except ModuleNotFoundError:
+        raise MissingExtra("membership from parameters needs jax. Run pip install 'cloister[jax]'.") from None
+    return membership_of_parameters(methods, *given, **settings)
+
+
 def _attack(
     methods: tuple[str, ...], model: Any, members: Any, others: Any, *, access: Access, fit: Any, shadows: int,
     reference: Any, shadow_data: Any, marginals: Any, perturbations: int, classes: Any, claim: Loss | None,
@@ -242,8 +267,8 @@ def _attack(
 ) -> list[Finding]:  # fmt: skip
     if access not in ("black box", "labels only"):
         raise BadInput(
-            "membership is inferred from probabilities or labels: access is 'black box' or 'labels only', got "
-            f"{access!r:.40}. Parameters add nothing for the best attack (Sablayrolles et al. 2019)."
+            "membership is inferred from probabilities, labels or parameters: access is 'black box', 'labels only' or "
+            f"'white box', got {access!r:.40}."
         )
     target = Target.of(model, classes=classes, labels_only=access == "labels only")
     for method in methods:

@@ -287,7 +287,8 @@ def test_a_rounded_score_tells_less_about_a_record():
     [
         ({"method": "magic"}, "method is one of 'loss'"),
         ({"method": ["loss"]}, "method is one of"),
-        ({"access": "white box"}, "Parameters add nothing"),
+        ({"access": "release"}, "access is 'black box', 'labels only' or 'white box'"),
+        ({"method": "gradient"}, "needs access='white box'"),
         ({"members": X[:N]}, "members is a pair"),
         ({"members": (X[:N], Y[:5])}, "one for each row"),
         ({"members": (X[:3], Y[:3])}, "at least 8 rows"),
