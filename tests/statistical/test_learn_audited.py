@@ -42,9 +42,9 @@ def test_an_attack_can_be_repeated_to_the_last_digit(attacks):
 
 @pytest.mark.long
 def test_an_attack_sees_much_more_of_an_estimator_that_takes_a_tenth_of_the_noise(attacks, monkeypatch):
-    """So many samples cannot prove more than an epsilon of about four; that much they do prove."""
+    """So many samples cannot prove more than an epsilon of about 4.4; nearly that much they do prove."""
     from cloister.learn.naive_bayes import mixed
 
     law = mixed.noise_for
     monkeypatch.setattr(mixed, "noise_for", lambda l2, l1, loss: law(Fraction(l2) / 10, l1, loss))
-    assert attacks.attack("CategoricalNB", 300)["lower_bound"] > 2 * audited("CategoricalNB")["lower_bound"]
+    assert attacks.attack("CategoricalNB", 800)["lower_bound"] > 2 * audited("CategoricalNB")["lower_bound"]
