@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from cloister.privacy.errors import BadInput, Broken
 from cloister.privacy.signing import canonical, fingerprint
-from cloister.vault.secret import Secret
+from cloister.vault.key_file import StoredSecret
 
 __all__ = ["SALT_BYTES", "SCHEME", "BlindKey", "key_fingerprint", "public_numbers", "unbase64url", "unit", "verify"]
 
@@ -38,7 +38,7 @@ _PADDING = padding.PSS(padding.MGF1(hashes.SHA384()), SALT_BYTES)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class BlindKey(Secret):
+class BlindKey(StoredSecret):
     """A key that signs blinded messages. It never prints itself.
 
     **One key for one wave of one survey.** The signer cannot see what a ballot is for: if a key were used for two,
@@ -73,8 +73,12 @@ class BlindKey(Secret):
         return blind_key
 
     def to_bytes(self) -> bytes:
-        """Return the private key as PKCS #8 in DER, not encrypted: seal it before storing it."""
+        """Return the private key as PKCS #8 in DER, not encrypted: store it with `save`, or seal it."""
         return self._key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+
+    def file_id(self) -> str:
+        """Return the public key's fingerprint."""
+        return key_fingerprint(self.public())
 
     def public(self) -> dict[str, object]:
         """Return the public key for JSON: the scheme's name, the size, and n and e in base64url."""

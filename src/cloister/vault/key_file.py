@@ -1,4 +1,4 @@
-"""A file with one secret key and its public id, which its owner alone can read (mode 0600).
+"""Files with one secret key and its public id, which its owner alone can read (mode 0600).
 
     cloister key 1
     id 2026
@@ -9,17 +9,20 @@ A file of hexadecimal digits only is read, too: it states no id.
 
 import os
 import stat
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from cloister.privacy.errors import BadName
+from cloister.vault.secret import Secret
 
-__all__ = ["KeyFile"]
+__all__ = ["KeyFile", "StoredSecret"]
 
 _HEAD = "cloister key 1"
 _LEAST = 32  # bytes of a key
-_MOST = 4096  # bytes of a file
+_MOST = 8192  # bytes of a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +88,39 @@ class KeyFile:
         if len(secret) < _LEAST:
             raise BadName("the key file does not hold at least 64 hexadecimal digits.")
         return KeyFile(key_id, secret)
+
+
+class StoredSecret(Secret, ABC):
+    """Base class of keys and shares that are stored in a file of their owner."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def to_bytes(self) -> bytes:
+        """Return the secret as bytes, not encrypted."""
+
+    @classmethod
+    @abstractmethod
+    def from_bytes(cls, raw: bytes) -> Self:
+        """Return the secret written by `to_bytes`."""
+
+    @abstractmethod
+    def file_id(self) -> str:
+        """Return the public line by which a person recognises the file."""
+
+    def save(self, path: str | Path) -> None:
+        """Store this in a new file that only its owner can read (mode 0600). It is not encrypted.
+
+        Raises:
+            BadName: there is a file already, or it cannot be written.
+        """
+        KeyFile(self.file_id(), self.to_bytes()).write(path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Return what `save` stored in a file.
+
+        Raises:
+            BadName: the file is missing, readable by others, or holds no key.
+        """
+        return cls.from_bytes(KeyFile.read(path).secret)

@@ -22,7 +22,7 @@ class Secret:
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise BadInput(
             f"a {type(self).__name__} holds secrets, so it is neither pickled nor copied. "
-            "Store it sealed through to_bytes(), where it has one."
+            "A key or share is stored with save(), or sealed through to_bytes()."
         )
 
 

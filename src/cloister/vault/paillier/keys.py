@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from cloister.privacy.errors import BadInput, BadNumber, CiphertextRejected
 from cloister.privacy.noise.source import SYSTEM, Source, integer
-from cloister.vault.secret import Secret
+from cloister.vault.key_file import StoredSecret
 
 if TYPE_CHECKING:
     from cloister.vault.paillier.vector import EncryptedVector
@@ -134,7 +134,7 @@ class PublicKey:
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class PrivateKey(Secret):
+class PrivateKey(StoredSecret):
     """A private key. It never prints itself and is not pickled."""
 
     public: PublicKey
@@ -176,10 +176,14 @@ class PrivateKey(Secret):
         return read_private_key(raw)
 
     def to_bytes(self) -> bytes:
-        """Return the private key, not encrypted: seal it before storing it."""
+        """Return the private key, not encrypted: store it with `save`, or seal it."""
         from cloister.vault.paillier.wire import write_private_key
 
         return write_private_key(self.public, int(self._p), int(self._q))
+
+    def file_id(self) -> str:
+        """Return the public key's fingerprint."""
+        return self.public.fingerprint
 
     def decrypt(self, vector: "EncryptedVector") -> NDArray[Any]:
         """Decrypt a vector to numbers; a masked one to integers, for `Mask.remove`."""

@@ -12,8 +12,8 @@ from typing import cast
 
 import gmpy2
 
-from cloister.privacy.errors import BadNumber, CiphertextRejected, OutOfRange
-from cloister.vault.paillier.encoding import Encoding, from_description
+from cloister.privacy.errors import BadInput, BadNumber, CiphertextRejected, OutOfRange
+from cloister.vault.paillier.encoding import Encoding, FixedPoint, Levels, from_description
 
 __all__ = ["Layout"]
 
@@ -47,6 +47,9 @@ class Layout:
     packed: bool = True
 
     def __post_init__(self) -> None:
+        if not isinstance(self.encoding, FixedPoint | Levels):
+            kind = type(self.encoding).__name__
+            raise BadInput(f"encoding is a FixedPoint or Levels, got {kind:.40}. Write FixedPoint(0, 100).")
         _whole("length", self.length, 1, _MOST_LENGTH)
         _whole("summands", self.summands, 1, 1 << 512)
         _whole("noise_bound", self.noise_bound, 0, 1 << 512)
@@ -152,7 +155,7 @@ class Layout:
 
 def _whole(name: str, value: object, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise BadNumber(f"{name} of a layout is a whole number from {least} to {most.bit_length()} bits.")
+        raise BadNumber(f"{name} of a layout is a whole number from {least} to 2^{most.bit_length() - 1}.")
 
 
 def _number(text: object) -> int:

@@ -23,9 +23,10 @@ import gmpy2
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-from cloister.privacy.errors import CiphertextRejected
+from cloister.privacy.errors import BadInput, CiphertextRejected
+from cloister.vault.key_file import StoredSecret
 from cloister.vault.paillier.keys import PrivateKey, PublicKey
-from cloister.vault.paillier.vector import EncryptedVector, decode
+from cloister.vault.paillier.vector import EncryptedVector, check_vector, decode
 from cloister.vault.secret import Secret
 
 __all__ = ["KeyShare", "PartialDecryption", "combine_partials", "deal_key"]
@@ -34,7 +35,7 @@ _HIDING_BITS = 80
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class KeyShare(Secret):
+class KeyShare(StoredSecret):
     """One of two shares of a private key. It never prints itself and is not pickled.
 
     Attributes:
@@ -48,7 +49,7 @@ class KeyShare(Secret):
 
     def decrypt_partially(self, vector: EncryptedVector) -> "PartialDecryption":
         """Return this holder's half of a decryption. Agree first on what is decrypted: both halves reveal it."""
-        if vector.public != self.public:
+        if check_vector(vector).public != self.public:
             raise CiphertextRejected("this vector is encrypted under another key. Ask the holders of that key.")
         self.public.check_group(vector.ciphertexts)
         squared = self.public.squared
@@ -59,10 +60,14 @@ class KeyShare(Secret):
         return PartialDecryption(self.public, self.number, vector_digest(vector), tuple(powers))
 
     def to_bytes(self) -> bytes:
-        """Return the share, not encrypted: seal it before storing or sending it."""
+        """Return the share, not encrypted: store it with `save`, and seal it before sending it."""
         from cloister.vault.paillier.wire import write_share
 
         return write_share(self.public, self.number, self._exponent)
+
+    def file_id(self) -> str:
+        """Return the public key's fingerprint and the number of the share."""
+        return f"{self.public.fingerprint} share {self.number}"
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "KeyShare":
@@ -113,6 +118,9 @@ def cut(key: PrivateKey) -> tuple[KeyShare, KeyShare]:
 
 def combine_partials(vector: EncryptedVector, partials: Sequence[PartialDecryption]) -> NDArray[Any]:
     """Return the numbers of a vector from both halves; a masked vector's as integers, for `Mask.remove`."""
+    check_vector(vector)
+    if not isinstance(partials, Sequence) or not all(isinstance(partial, PartialDecryption) for partial in partials):
+        raise BadInput("partials are what each holder's decrypt_partially(vector) returned: [first, second].")
     if sorted(partial.number for partial in partials) != [1, 2]:
         raise CiphertextRejected("a decryption needs one half of each of the two holders. Ask the other one.")
     digest, n = vector_digest(vector), mpz(vector.public.n)

@@ -7,7 +7,7 @@ result before it computes, and one that exceeds the layout is refused: no slot c
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import gmpy2
 import numpy as np
@@ -20,7 +20,7 @@ from cloister.vault.paillier.keys import PrivateKey, PublicKey
 from cloister.vault.paillier.layout import Layout
 from cloister.vault.secret import Secret
 
-__all__ = ["EncryptedVector", "Mask", "decrypt", "linear_combination"]
+__all__ = ["EncryptedVector", "Mask", "check_vector", "decrypt", "linear_combination"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,9 +63,12 @@ class EncryptedVector:
             randomness: "fixed-base" (fast), or "textbook" (one assumption less).
             source: source of the random exponents. Anyone who knows them decrypts.
         """
+        _check_agreed(public, layout)
         encoded = layout.encoding.encode(values)
         if len(encoded) != layout.length:
-            raise BadNumber(f"the layout is for {layout.length} values, and {len(encoded)} were given.")
+            raise BadNumber(
+                f"the layout is for {layout.length} values, and {len(encoded)} were given. Declare that length."
+            )
         plain = layout.pack(encoded, public.bits)
         return cls(public, layout, tuple(public.encrypt_number(number, randomness, source) for number in plain))
 
@@ -79,18 +82,32 @@ class EncryptedVector:
         return f"<EncryptedVector: {self.layout.length} values, {count} of {most} summands, {self.public!r}>"
 
     def __add__(self, other: "EncryptedVector") -> "EncryptedVector":
+        """Add a vector of the same key and layout."""
         return linear_combination([1, 1], [self, other])
 
+    def __radd__(self, other: object) -> "EncryptedVector":
+        """Begin Python's `sum`, which adds to 0; refuse other numbers."""
+        if isinstance(other, int) and not other:
+            return self
+        return linear_combination([1, 1], [self, cast(EncryptedVector, other)])
+
     def __sub__(self, other: "EncryptedVector") -> "EncryptedVector":
+        """Subtract a vector of the same key and layout; it counts as a summand, too."""
         return linear_combination([1, -1], [self, other])
 
     def __neg__(self) -> "EncryptedVector":
+        """Return the encrypted vector with the other sign."""
         return linear_combination([-1], [self])
 
     def __mul__(self, weight: int) -> "EncryptedVector":
+        """Multiply all values by one whole number w, which counts as |w| summands."""
         return linear_combination([weight], [self])
 
     __rmul__ = __mul__
+
+    def __truediv__(self, other: object) -> NoReturn:
+        """Refuse: encrypted numbers are whole."""
+        raise BadInput("encrypted numbers are not divided. Multiply by whole weights, and divide after decryption.")
 
     def add_plain(self, values: ArrayLike) -> "EncryptedVector":
         """Add a plain vector as one more summand."""
@@ -199,6 +216,7 @@ class EncryptedVector:
         """
         from cloister.vault.paillier.wire import read_vector
 
+        _check_agreed(public, layout)
         return read_vector(raw, public, layout, summands)
 
     def _holds(self, summands: int, net: int, noise: int) -> "EncryptedVector":
@@ -266,11 +284,11 @@ def linear_combination(weights: Sequence[int], vectors: Sequence[EncryptedVector
     """
     exact = [_weight(weight) for weight in weights]
     if not vectors or len(exact) != len(vectors):
-        raise BadNumber("a combination has one weight for each vector, and at least one vector.")
+        raise BadNumber("vectors are added, at least one, each with one weight. Give as many weights as vectors.")
     first = vectors[0]
     for vector in vectors:
         if not isinstance(vector, EncryptedVector):
-            raise BadInput(f"only encrypted vectors are added here, got a {type(vector).__name__}. Use add_plain.")
+            raise BadInput(f"only encrypted vectors are added here, got {type(vector).__name__:.40}. Use add_plain.")
         if vector.public != first.public:
             raise CiphertextRejected("these vectors are encrypted under different keys. Encrypt all under one key.")
         if vector.layout != first.layout or vector.masked:
@@ -289,9 +307,29 @@ def linear_combination(weights: Sequence[int], vectors: Sequence[EncryptedVector
 
 def decrypt(key: PrivateKey, vector: EncryptedVector) -> NDArray[Any]:
     """Decrypt a vector to numbers; a masked one to integers, for `Mask.remove`."""
-    if vector.public != key.public:
+    if check_vector(vector).public != key.public:
         raise CiphertextRejected("this vector is encrypted under another key. Ask the holder of that key.")
     return decode(vector, [key.decrypt_number(number) for number in vector.ciphertexts])
+
+
+def check_vector(vector: object) -> EncryptedVector:
+    """Return an encrypted vector; refuse bytes and other objects."""
+    if not isinstance(vector, EncryptedVector):
+        raise BadInput(
+            f"vector is an EncryptedVector, got {type(vector).__name__:.40}. Read bytes with "
+            "EncryptedVector.from_bytes(raw, public, layout, summands=...)."
+        )
+    return vector
+
+
+def _check_agreed(public: object, layout: object) -> None:
+    if not isinstance(public, PublicKey):
+        raise BadInput(
+            f"public is a PublicKey, got {type(public).__name__:.40} of {type(public).__module__:.60}. "
+            "It is PrivateKey.public, or PublicKey.from_bytes(raw)."
+        )
+    if not isinstance(layout, Layout):
+        raise BadInput(f"layout is a Layout, got {type(layout).__name__:.40}. All parties agree on one.")
 
 
 def decode(vector: EncryptedVector, plaintexts: Sequence[int]) -> NDArray[Any]:

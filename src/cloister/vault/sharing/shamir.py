@@ -23,7 +23,7 @@ from hmac import compare_digest
 from nacl import bindings
 
 from cloister.privacy.errors import BadInput, BadNumber, CiphertextRejected
-from cloister.vault.secret import Secret
+from cloister.vault.key_file import StoredSecret
 
 __all__ = ["ORDER", "Commitments", "HeldShare", "recover", "split"]
 
@@ -60,7 +60,7 @@ class Commitments:
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class HeldShare(Secret):
+class HeldShare(StoredSecret):
     """One holder's share: the value of the secret polynomial, and of the blinding one, at the holder's number.
 
     Attributes:
@@ -90,9 +90,13 @@ class HeldShare(Secret):
         return self.holder, self._value
 
     def to_bytes(self) -> bytes:
-        """Return the share, not encrypted: seal it before storing or sending it."""
+        """Return the share, not encrypted: store it with `save`, and seal it before sending it."""
         numbers = (self._value.to_bytes(32, "little"), self._blinding.to_bytes(32, "little"))
         return _MAGIC + self.holder.to_bytes(4, "big") + b"".join(numbers)
+
+    def file_id(self) -> str:
+        """Return the number of the holder."""
+        return f"share of holder {self.holder}"
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "HeldShare":
