@@ -175,7 +175,7 @@ class Roc:
             for place, bound in enumerate(bounds):
                 allowed = 1e-9 if claim is None else max(float(curve(claim).epsilons[place]), 1e-9)
                 strain = float(bound) / allowed
-                if best is None or strain > best[1]:
+                if best is None or strain >= best[1]:  # where nothing is proved, the smallest delta says most
                     best = float(bound), strain, place
         assert best is not None
         allowed_here = None if claim is None else float(curve(claim).epsilons[best[2]])

@@ -181,3 +181,11 @@ def test_a_page_is_saved_where_it_was_asked_for(tmp_path: Path):
 def test_a_report_is_about_findings(wrong):
     with pytest.raises(BadInput, match="one finding or several"):
         to_json(wrong)
+
+
+def test_a_bound_of_nothing_is_told_at_the_smallest_delta_of_the_claim():
+    """At a delta of 0.3 a small rho allows no epsilon, and "the claim allows 0" would say nothing."""
+    draw = np.random.default_rng(1)
+    bound = Roc.of(draw.normal(size=300), draw.normal(size=300)).epsilon_bound(claim=rho("0.02"))
+    assert (bound.lower, bound.delta) == (0.0, 1e-5)
+    assert bound.allowed == pytest.approx(0.794, abs=1e-3)
