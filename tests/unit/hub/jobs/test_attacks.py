@@ -1,6 +1,8 @@
 """An owner attacks what was made from their dataset: what is found, who learns of it, and what becomes of it."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +17,7 @@ from cloister.data.hospital import SCHEMA, hospital
 from cloister.data.schema import Column
 from cloister.hub.approvals.visibility import result_of
 from cloister.hub.core.database import now
-from cloister.hub.core.models import Attack, AuditEntry, Job, Output, Person, Request
+from cloister.hub.core.models import Attack, AuditEntry, Job, Output, Person, Request, Version
 from cloister.hub.datasets import datasets
 from cloister.hub.jobs import gateway, maintenance, output_check
 from cloister.hub.jobs.attacks import models, running, store
@@ -360,6 +362,34 @@ def test_one_whose_worker_is_killed_is_tried_again_a_few_times(world, monkeypatc
     assert "start it again" in told.facts["problem"]
 
 
+KILLED = """
+import sys, time
+from pathlib import Path
+from cloister.hub.core.hub import Hub
+from cloister.hub.core.settings import Settings
+from cloister.hub.jobs.attacks import running
+running._ATTACKS = {"anonymise": lambda *_: (print("running", flush=True), time.sleep(600))}
+with Hub.open(Settings(folder=Path(sys.argv[1]), country="DE")) as hub:
+    running.run_next(hub, None)
+"""
+
+
+def test_one_whose_process_is_killed_is_run_by_the_next_worker(world):
+    number, pool = start(world, released(world)), world.pool()
+    worker = subprocess.Popen([sys.executable, "-c", KILLED, world.hub.folder], stdout=subprocess.PIPE, text=True)
+    try:
+        assert worker.stdout.readline() == "running\n"
+        assert found(world, number).state == "running"
+        assert not running.run_next(world.hub, pool)  # it is alive
+    finally:
+        worker.kill()
+        worker.communicate()
+    assert running.run_next(world.hub, pool)
+    pool.close()
+    assert found(world, number).state == "done"
+    assert world.rows(sa.select(Attack.attempts)) == [2]
+
+
 def test_one_that_a_living_worker_has_is_left_alone(world, monkeypatch):
     start(world, released(world))
     others = []
@@ -415,6 +445,17 @@ def test_a_paused_dataset_is_not_attacked(world):
         )
     with pytest.raises(NotNow, match="paused"):
         start(world, job)
+
+
+def test_a_dataset_that_is_paused_meanwhile_is_not_read(world):
+    number, pool = start(world, released(world)), world.pool()
+    pool.get(world.dataset(), world.rows(sa.select(Version))[-1], world.owner)  # open from before
+    with world.hub.database.writing() as session:
+        owner = session.get_one(Person, world.owner.id)
+        datasets.pause(world.hub, session, owner, datasets.find(session, "visits"), True)
+    assert running.run_next(world.hub, pool)
+    pool.close()
+    assert "has paused visits" in found(world, number).facts["problem"]
 
 
 def test_attacks_that_are_kept_are_limited(world, monkeypatch):

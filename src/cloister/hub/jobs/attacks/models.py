@@ -223,12 +223,13 @@ def membership_in_twins(
     codes = np.unique(known.labels, return_inverse=True)[1].astype(np.float64)
     baseline, uneven = blind_guess(np.column_stack((encode(known.rows), codes))[order], int(member.sum()), draw)
     notes = [*_HALVES, f"one row of each of {len(member):,} people is asked about", *([uneven] if uneven else [])]
-    methods = {"loss threshold": (signals[0].logit, "the record with its label, and the twin's answer to it")}
+    known_to = "the record with its label, and the twin's answer to it"
+    methods = {"loss threshold": (signals[0].logit, known_to)}
     shadows = (len(signals) - 1) // 2 * 2
     if shadows >= _FEWEST_SHADOWS:
         logits = np.array([one.logit for one in signals[1 : shadows + 1]])
         scores = lira_scores(signals[0].logit, logits, np.array(inside[1 : shadows + 1]))
-        methods["LiRA"] = scores, f"also how to make such a model, and {shadows} further twins of known halves"
+        methods["LiRA"] = scores, f"{known_to}; and {shadows} further twins of known halves"
     else:
         notes.append("there was no time for further twins, which would tell what is usual for each person")
     right = signals[0].details[:, -1]

@@ -16,6 +16,7 @@ from cloister.data.schema import Schema
 from cloister.dataset import Dataset
 from cloister.hub.approvals.visibility import granted_roles
 from cloister.hub.core.models import Job, Request, Version
+from cloister.hub.core.signed_state import require_unpaused
 from cloister.hub.jobs.authorise import BASIS, JobRequest, StoredRequest, authorise, basis_of
 from cloister.hub.jobs.dataset_pool import ClosedBook, DatasetPool, PersonReleases, dataset_for_person
 from cloister.hub.jobs.external_tables.submission import HANDED
@@ -46,6 +47,7 @@ def replaced(title: str) -> NotNow:
 def opened(hub: "Hub", pool: DatasetPool, job: Job, version: Version, view: View) -> Iterator[Dataset]:
     """Open the rows as a job saw them. The dataset can be charged by nobody."""
     dataset = job.dataset
+    require_unpaused(hub, dataset)  # the pool may have it open still
     kept = pool.get(dataset, version, dataset.owner)
     with kept.lock, closing(kept.data.tables.again()) as tables:
         received = PersonReleases(hub, dataset.id, dataset.owner_id)
