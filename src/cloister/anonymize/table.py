@@ -50,12 +50,14 @@ class Roles:
         quasi: may be known to others, and are generalised.
         sensitive: must not be learned about a person.
         plain: every other column; released as it is.
+        unstated: the plain columns for which nobody stated a role.
     """
 
     identifiers: tuple[str, ...]
     quasi: tuple[str, ...]
     sensitive: tuple[str, ...]
     plain: tuple[str, ...]
+    unstated: tuple[str, ...] = ()
 
     @staticmethod
     def of(
@@ -116,7 +118,8 @@ class Roles:
                     f"{'an' if proposal.role == 'identifier' else 'a'} {proposal.role}. Name it among quasi=, "
                     "identifiers= or sensitive=; or among plain=, if nobody can know it about a person."
                 )
-        return Roles(roles["identifier"], roles["quasi-identifier"], roles["sensitive"], others)
+        unstated = tuple(name for name in others if name not in accepted)
+        return Roles(roles["identifier"], roles["quasi-identifier"], roles["sensitive"], others, unstated)
 
     def refuse_weights(self, weights: Mapping[str, float] | None) -> None:
         """Refuse weights of columns that mean nothing.
@@ -255,7 +258,7 @@ class AnonymizedTable:
     def __str__(self) -> str:
         lines = [
             self.label,
-            f"{self.rows.num_rows:,} rows by {self.method}; {self.suppressed:,} suppressed",
+            f"{self.rows.num_rows:,} rows by {self.method}; {self.suppressed:,} rows suppressed",
             *(
                 [f"levels: {', '.join(f'{name} {level}' for name, level in self.levels.items())}"]
                 if self.levels
@@ -263,9 +266,10 @@ class AnonymizedTable:
             ),
             *([f"search: {self.search.describe()}"] if self.search is not None else []),
             str(self.utility),
+            *([f"released as they are: {', '.join(self.roles.plain)}"] if self.roles.plain else []),
             *(
-                [f"kept unchanged: {', '.join(self.roles.plain)}: say their role if others may know them"]
-                if self.roles.plain
+                [f"no role was given for {', '.join(self.roles.unstated)}: say it if others may know them of a person"]
+                if self.roles.unstated
                 else []
             ),
             "Next: release.to_csv('FILE') verifies and writes it; `cloister anonymize risk FILE` shows what is left.",

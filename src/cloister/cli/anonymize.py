@@ -2,8 +2,10 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,6 @@ from cloister.cli import check_outputs, progress_bar
 __all__ = ["anonymize"]
 
 _NEW = click.Path(dir_okay=False, writable=True, path_type=Path)
-_SHARE = click.FloatRange(0, 1, min_open=True)
 _FORMS = (".csv", ".parquet")
 
 
@@ -163,6 +164,8 @@ def run(
         _check_charts()
     with progress_bar("reading"):
         plan = planned(**request)
+    for sentence in plan.odd:
+        click.echo(f"note: {sentence}", err=True)
     with progress_bar("searching") as tell:
         release = plan.run(progress=tell)
     with progress_bar("verifying"):
@@ -259,9 +262,16 @@ def check_command(
             click.echo(f"confirmed: {model.label}")
         for problem in problems:
             click.echo(f"FAILS: {problem}")
-        click.echo(f"Next: `cloister anonymize risk {source}` shows what is left.")
+        click.echo(f"Next: `{_next_risk(source, table, quasi, sensitive)}` shows what is left.")
     if problems:
         sys.exit(3)
+
+
+def _next_risk(source: str, table: str | None, quasi: Sequence[str], sensitive: Sequence[str]) -> str:
+    """Return the command that attacks the same table, with the options that say the same."""
+    named = {"--table": [table] if table else [], "--quasi": quasi, "--sensitive": sensitive}
+    options = [word for option, names in named.items() if names for word in (option, ",".join(names))]
+    return shlex.join(["cloister", "anonymize", "risk", source, *options])
 
 
 @anonymize.command("risk")
@@ -280,8 +290,14 @@ def check_command(
     help="Groups of similar sensitive values: value;group on every line; may be repeated.",
 )
 @click.option("--truth", metavar="COLUMN", help="Column of both tables with the id of a person, to judge links.")
-@click.option("--sampling-fraction", type=_SHARE, help="Share of the population that is in the release.")
-@click.option("--threshold", type=_SHARE, default=0.2, show_default=True, help="A risk that is too high.")
+@click.option(
+    "--sampling-fraction",
+    metavar="SHARE",
+    callback=_read(partial(parse_share, whole=True)),
+    help="Share of the population that is in the release.",
+)
+@click.option("--threshold", metavar="SHARE", default="20%", show_default=True,
+              callback=_read(partial(parse_share, whole=True)), help="A risk that is too high.")  # fmt: skip
 @click.option("--sample", type=click.IntRange(min=1), help="Number of people of --auxiliary that are linked.")
 @click.option("--seed", "random_state", type=int, help="Seed of that sample.")
 @click.option("--html", type=_NEW, help="File for the report: one page with charts.")
@@ -306,7 +322,7 @@ def risk_command(
     Roles are those of the file beside it, unless given. The owner's view: it names the classes that are easiest to
     attack.
     """
-    from cloister.anonymize.planning.console import Released, parse_groups, parse_values
+    from cloister.anonymize.planning.console import Released, parse_groups, parse_values, with_options
     from cloister.anonymize.planning.source import read_rows
     from cloister.anonymize.risks.attackers import risk
 
@@ -332,9 +348,9 @@ def risk_command(
             hierarchies=ladders,
             **options,
         )
-    click.echo(json.dumps(report.to_json(), indent=2, ensure_ascii=False) if as_json else report)
+    click.echo(json.dumps(report.to_json(), indent=2, ensure_ascii=False) if as_json else with_options(report))
     if html is not None:
-        html.write_text(released.risk_page(report, rows, population), encoding="utf-8")
+        html.write_text(released.risk_page(with_options(report), rows, population), encoding="utf-8")
         click.echo(f"wrote {html}: for the owner's eyes", err=True)
 
 

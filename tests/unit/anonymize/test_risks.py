@@ -70,6 +70,16 @@ def test_the_marketer_without_a_population_re_identifies_one_row_of_each_class()
     assert marketer(RELEASE, quasi=["zip", "age"]).average == pytest.approx(2 / 8)
 
 
+def test_a_marketer_is_judged_by_the_average_and_the_others_by_the_worst_record():
+    """One small class of eight is a sure find for a prosecutor, and an eighth of what a marketer wants."""
+    rows = {"a": ["x"] + ["y"] * 7}
+    assert prosecutor(rows, quasi=["a"]).judged == 1.0
+    assert marketer(rows, quasi=["a"]).judged == pytest.approx(2 / 8)
+    assert "marketer: 25.00% of 8 records re-identified on average" in str(marketer(rows, quasi=["a"]))
+    lines = {line["name"]: line["at risk"] for line in risk(rows, quasi=["a"]).table()}
+    assert lines["marketer"] == "2 of 8 records expected (25.0%)"
+
+
 def test_generalised_classes_are_counted_in_a_population_of_exact_values():
     register = {"zip": [*PEOPLE["zip"], "33699"], "age": [*PEOPLE["age"], 29]}
     found = journalist(RELEASE, quasi=["zip", "age"], population=register)

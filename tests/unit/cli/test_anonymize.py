@@ -2,6 +2,7 @@
 
 import io
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -83,7 +84,58 @@ def test_a_release_is_written_with_its_facts_and_is_confirmed_by_check(source: s
 def test_mondrian_removes_no_row() -> None:
     done = run("run", "patients.csv", *ROLES, "--require", "k=5, t=0.4", "--method", "mondrian", "--out", "release.csv")
     assert done.exit_code == 0, done.output
-    assert "400 rows by Mondrian, strict; 0 suppressed" in done.output
+    assert "400 rows by Mondrian, strict; 0 rows suppressed" in done.output
+
+
+def test_a_column_that_is_plain_by_request_is_not_asked_about_again() -> None:
+    stated = release("--plain", "cost")
+    assert "released as they are: cost" in stated.output
+    assert "no role was given" not in stated.output
+    silent = release(out="silent.csv")
+    assert "no role was given for cost: say it if others may know them of a person" in silent.output
+    assert "no role       cost" in run("plan", "patients.csv", *ROLES, "--require", "k=5").output
+
+
+def test_a_few_odd_values_that_cost_a_column_its_hierarchy_are_told(folder: Path) -> None:
+    rows = csv.read_csv("patients.csv", convert_options=csv.ConvertOptions(column_types={"zip": pa.string()}))
+    zips = [f"{2100 + place % 50:05d}" for place in range(ROWS - 2)]
+    ages = [str(20 + place % 60) for place in range(ROWS - 1)]
+    rows = rows.set_column(rows.column_names.index("zip"), "zip", pa.array([*zips, "n/a", "D-02130"]))
+    rows = rows.set_column(rows.column_names.index("age"), "age", pa.array([*ages, "unknown"]))
+    csv.write_csv(rows, "odd.csv")
+    told = run("plan", "odd.csv", *ROLES, "--require", "k=5").output
+    assert "2 of the 52 values of zip are no code of 5 characters. Correct them, or give zip a hierarchy" in told
+    assert "1 of the 61 values of age is no number. Correct it, or empty it in a copy of the table." in told
+    assert "D-02130" not in told
+    made = run("run", "odd.csv", *ROLES, "--require", "k=5", "--suppression", "10%", "--out", "odd-k5.csv")
+    assert "note: 2 of the 52 values of zip" in made.output
+    given = run("plan", "odd.csv", *ROLES, "--require", "k=5", "--hierarchy", "zip=masking:5").output
+    assert "values of zip are" not in given
+
+
+def test_the_command_that_check_names_next_runs_as_it_is_written() -> None:
+    done = run("check", "patients.csv", "--quasi", "age,zip", "--sensitive", "disease")
+    command = done.output.partition("Next: `cloister anonymize ")[2].partition("`")[0]
+    assert run(*shlex.split(command)).exit_code == 0
+
+
+@pytest.mark.parametrize("share", ["2%", "0.02", "100%"])
+def test_shares_of_risk_are_written_as_every_share(share: str) -> None:
+    release()
+    done = run("risk", "release.csv", "--sampling-fraction", share, "--threshold", share)
+    assert done.exit_code == 0, done.output
+    assert "uniqueness in the population: " in done.output
+    assert "this share is above 0 and at most 1" in run("risk", "release.csv", "--threshold", "0%").output
+
+
+def test_attacks_that_were_not_run_name_the_option_that_is_missing() -> None:
+    release("--report", "report.html")
+    told = run("risk", "release.csv").output
+    page = Path("report.html").read_text(encoding="utf-8")
+    for option in ("--sampling-fraction", "--group", "--earlier"):
+        assert f"Give {option}" in told
+        assert f"Give {option}" in page
+    assert "Give `" not in told + page
 
 
 def test_every_value_of_the_verifier_is_printed_as_json() -> None:
@@ -137,9 +189,9 @@ def test_roles_types_bounds_and_hierarchies_come_from_a_schema(folder: Path) -> 
     assert "age (intervals of 5, 10, 50, proposed)" in done.output
     assert "zip (file zip.csv): 12 values -> 1 -> *" in done.output
     assert "l=2 (disease)" in done.output
-    assert "plain         sex, cost" in done.output
+    assert "plain         sex (released as they are)\nno role       cost (released as they are)" in done.output
     overruled = run("plan", "patients.csv", "--schema", "facts/schema.yaml", "--require", "k=5", "--quasi", "sex")
-    assert "plain         cost" in overruled.output
+    assert "no role       cost" in overruled.output
 
 
 def test_values_that_are_not_of_the_type_in_the_schema_are_refused() -> None:
@@ -156,7 +208,7 @@ def test_a_column_whose_name_suggests_a_role_stops_a_release() -> None:
     assert planned.exit_code == 0
     assert "role missing  zip: 'zip' in its name stands for" in planned.output
     assert "Next: say the role of zip. By their names: --quasi zip." in planned.output
-    assert "plain         disease, cost (released as they are)" in planned.output
+    assert "no role       disease, cost (released as they are)" in planned.output
     stopped = run("run", *words, "--out", "release.csv")
     assert stopped.exit_code == 1
     assert "the column zip has no role and would be released as it is" in stopped.output

@@ -30,7 +30,7 @@ class Group:
     rows: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        values = ", ".join(f"{name}={'NULL' if text is None else text:.30}" for name, text in self.values.items())
+        values = ", ".join(f"{name}={'NULL' if text is None else _cut(text)}" for name, text in self.values.items())
         return f"{values or 'all rows'} ({self.size} row{'s' * (self.size != 1)})"
 
 
@@ -301,6 +301,10 @@ def _failures(
         rest = "" if deciding is None else f": {deciding}"
         failures.append(f"c of recursive {recursive[1]}-diversity of {where} must exceed {bound:.4g}{rest}")
     return failures
+
+
+def _cut(text: str, most: int = 30) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _bound(bound: float | Mapping[str, float] | None, column: str) -> float | None:

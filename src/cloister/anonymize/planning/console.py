@@ -1,6 +1,7 @@
 """What `cloister anonymize` does between its options and the functions of this room."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -26,7 +27,7 @@ from cloister.privacy.errors import BadInput
 from cloister.privacy.noise import SYSTEM
 
 __all__ = ["Released", "diversity_of", "parse_groups", "parse_order", "parse_rule", "parse_values", "planned",
-           "release_risks", "rules_text"]  # fmt: skip
+           "release_risks", "rules_text", "with_options"]  # fmt: skip
 
 _FILES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 _MOST_RULES = 20
@@ -214,10 +215,21 @@ def release_risks(
             [release.hierarchies, *(_side(Path(name + SIDE)).get("hierarchies", {}) for name in earlier)]
         ),
     )
+    report = with_options(report)
     if not drawn:
         return report
     reason = f"Attacked were {original.num_rows:,} of {plan.rows.num_rows:,} people, drawn at random."
     return replace(report, skipped={**report.skipped, "attacks of all people": reason})
+
+
+def with_options(report: RiskReport) -> RiskReport:
+    """Return the report with the options of `cloister anonymize risk` where it names arguments of `risk`."""
+    named = {"groups": "group"}
+    skipped = {
+        name: re.sub(r"`(\w+)`", lambda match: f"--{named.get(match[1], match[1]).replace('_', '-')}", reason)
+        for name, reason in report.skipped.items()
+    }
+    return replace(report, skipped=skipped)
 
 
 def parse_values(texts: Sequence[str], sensitive: Sequence[str], rows: pa.Table) -> dict[str, list[object]] | None:

@@ -6,7 +6,7 @@ release = plan.run()        # refused while a column without a role looks as if 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from inspect import signature
@@ -20,6 +20,7 @@ from cloister.anonymize.checking.verifier import Checked, check
 from cloister.anonymize.coded import CodedTable
 from cloister.anonymize.hierarchy import CodedHierarchy, Hierarchy, automatic
 from cloister.anonymize.models import Model, Requirement
+from cloister.anonymize.planning.odd_values import odd_values
 from cloister.anonymize.planning.request import METHODS, parse_models
 from cloister.anonymize.planning.source import columns_of, kind_of
 from cloister.anonymize.table import AnonymizedTable, Roles
@@ -113,7 +114,7 @@ class ReleasePlan:
             "plain": self.roles.plain,
         }
         release: AnonymizedTable = call(self.rows, require=self.requirement.models, **roles, **taken, **self.options)
-        return release
+        return replace(release, roles=replace(release.roles, unstated=self.roles.unstated))
 
     def __str__(self) -> str:
         roles, allowed = self.roles, int(self.rows.num_rows * self.suppression)
@@ -125,13 +126,24 @@ class ReleasePlan:
             ("dropped", ", ".join(roles.identifiers) or "no column"),
             *_listed("generalised", list(self._ladders())),
             ("sensitive", _kept(roles.sensitive)),
-            ("plain", _kept([name for name in roles.plain if name not in self.doubtful])),
+            ("plain", _kept([name for name in roles.plain if name not in roles.unstated])),
+            *_listed("no role", [_kept(unstated)] if (unstated := self._unstated()) else []),
             *([("lattice", f"{self.nodes:,} combinations of levels")] if self.nodes else []),
             ("rows removed", f"at most {allowed:,} ({self.suppression:.1%})" if allowed else "none"),
-            *_listed("note", self._repeated()),
+            *_listed("note", [*self._repeated(), *self.odd]),
             *_listed("role missing", [f"{name}: {_reason(proposal)}" for name, proposal in self.doubtful.items()]),
         ]
         return "\n".join(f"{word:<13} {text}" for word, text in lines)
+
+    def _unstated(self) -> list[str]:
+        """Return the columns without a role whose names suggest none."""
+        return [name for name in self.roles.unstated if name not in self.doubtful]
+
+    @cached_property
+    def odd(self) -> tuple[str, ...]:
+        """Return a sentence for each quasi-identifier for which few values leave a proposed hierarchy of one step."""
+        flat = [coded.column for coded in self.coded if coded.height == 1 and coded.column.name in self.proposed]
+        return tuple(sentence for column in flat if (sentence := odd_values(column.name, column.values)))
 
     def _repeated(self) -> Sequence[str]:
         """Return a sentence for each identifier with repeated values: several rows may belong to one person."""
@@ -234,6 +246,7 @@ def plan_release(
         identifiers=known.get("identifier", ()),
         plain=table.column_names,  # a name that suggests another role is listed in the plan, and stops `run`
     )
+    roles = replace(roles, unstated=tuple(name for name in roles.plain if name not in stated))
     roles.refuse_weights(given.get("weights"))
     call = method_of(method)
     _refuse_options(method, call, {**given, **({"suppression": suppression} if suppression else {})})

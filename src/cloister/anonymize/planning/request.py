@@ -280,8 +280,8 @@ def parse_named(texts: Sequence[str], what: str, example: str) -> dict[str, str]
     return entries
 
 
-def parse_share(text: str) -> float:
-    """Read a share of rows: 5%, 5 % or 0.05.
+def parse_share(text: str, *, whole: bool = False) -> float:
+    """Read a share of rows: 5%, 5 % or 0.05. With `whole` it is above 0 and at most 1, else at least 0 and below 1.
 
     >>> parse_share("5 %"), parse_share("0.05")
     (0.05, 0.05)
@@ -291,7 +291,9 @@ def parse_share(text: str) -> float:
     if not re.fullmatch(r"\d+(\.\d+)?", number):
         raise BadInput(f"{text!r:.40} is no share. Write 5% or 0.05.")
     share = float(number) / 100 if plain.endswith("%") else float(number)
-    if not 0 <= share < 1:
+    if whole and not 0 < share <= 1:
+        raise BadInput(f"this share is above 0 and at most 1, got {text:.40}. Write 5% or 0.05.")
+    if not whole and not 0 <= share < 1:
         raise BadInput(f"a share is at least 0 and below 1, got {text:.40}. Write 5% or 0.05.")
     return share
 

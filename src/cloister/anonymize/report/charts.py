@@ -34,15 +34,19 @@ def _draw(chart: Any) -> str:
     return inked(to_svg(chart, style(INK, size=12, gap=8, right=40)))
 
 
-def _bars(points: Sequence[Mapping[str, Any]], title: str, ink: str, domain: Sequence[float] | None = None) -> str:
-    """Draw horizontal bars: points of {name, value, text}."""
+def _bars(
+    points: Sequence[Mapping[str, Any]], title: str, ink: str, domain: Sequence[float] | None = None, form: str = ""
+) -> str:
+    """Draw horizontal bars: points of {name, value, text}. `form` is how the axis writes its numbers."""
     alt = altair(MISSING)
     base = alt.Chart(alt.InlineData(values=list(points)))
     names = [str(point["name"]) for point in points]
     scale = alt.Scale(domain=list(domain)) if domain else alt.Scale()
     shape = {
         "y": alt.Y("name:N", sort=names, title=None, axis=name_axis(names, 200, letter=7.6)),
-        "x": alt.X("value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5)),
+        "x": alt.X(
+            "value:Q", title=title, scale=scale, axis=alt.Axis(tickCount=5, **({"format": form} if form else {}))
+        ),
     }
     box = base.mark_bar(cornerRadiusEnd=2, color=INK[ink]).encode(**shape)
     text = base.mark_text(align="left", dx=4, fontSize=11, color=INK["soft"]).encode(text="text:N", **shape)
@@ -68,10 +72,9 @@ def sizes_chart(rows: pa.Table, quasi: Sequence[str], smallest: int) -> Drawn:
     points = []
     for low, high in pairwise(edges):
         inside = sizes[(sizes >= low) & (sizes < high)]
-        if len(inside):
-            name = f"{low:,}" if high == low + 1 else f"{low:,} to {high - 1:,}"
-            count = int(inside.sum())
-            points.append({"name": name, "value": count, "text": f"{count:,}"})
+        name = f"{low:,}" if high == low + 1 else f"{low:,} to {high - 1:,}"
+        count = int(inside.sum())
+        points.append({"name": name, "value": count, "text": f"{count:,}"})
     classes = f"{len(sizes):,} class{'' if len(sizes) == 1 else 'es'}"
     text = (
         f"{int(sizes.sum()):,} rows in {classes} of rows that look alike. The smallest class has {int(sizes.min()):,} "
@@ -87,18 +90,18 @@ def attacks_chart(report: RiskReport) -> Drawn:
     worst = attacks[0]
     text = f"Share of the records that each attack puts at risk. The worst is {worst.name}, with {worst.share:.1%}."
     most = max(0.05, 1.15 * worst.share)
-    return _bars(points, "share of the records at risk", "other", [0, most]), text
+    return _bars(points, "share of the records at risk", "other", [0, most], ".0%"), text
 
 
 def gauge(measure: Risk) -> str:
-    """Draw the highest risk of a record on a scale from 0 to 100 %, with the threshold."""
-    label = escape(f"{measure.name}: highest risk {measure.highest:.1%}, threshold {measure.threshold:.0%}", quote=True)
-    ink = "other" if measure.highest > measure.threshold else "made"
+    """Draw the risk by which an attacker is judged on a scale from 0 to 100 %, with the threshold."""
+    label = escape(f"{measure.name}: risk {measure.judged:.1%}, threshold {measure.threshold:.0%}", quote=True)
+    ink = "other" if measure.judged > measure.threshold else "made"
     at = 200 * measure.threshold
     return (
         f'<svg viewBox="0 0 208 34" width="208" height="34" role="img" aria-label="{label}">'
         '<rect x="0" y="8" width="200" height="12" rx="6" fill="var(--line)"/>'
-        f'<rect x="0" y="8" width="{max(3.0, 200 * min(1.0, measure.highest)):.1f}" height="12" rx="6" '
+        f'<rect x="0" y="8" width="{max(3.0, 200 * min(1.0, measure.judged)):.1f}" height="12" rx="6" '
         f'fill="var(--{ink})"/><line x1="{at:.1f}" x2="{at:.1f}" y1="3" y2="25" stroke="var(--ink)" stroke-width="2"/>'
         f'<text x="{min(at, 170):.1f}" y="34" font-size="9" fill="var(--soft)">threshold</text></svg>'
     )

@@ -39,6 +39,8 @@ caption { text-align: left; color: var(--soft); padding: .2rem 0; } thead { bord
 th, td { padding: .25rem .7rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
 th { min-width: 5rem; } td { max-width: 24rem; } th small { display: block; font-weight: 400;
   color: var(--soft); } td.gone { color: var(--soft); font-style: italic; }
+@media screen and (max-width: 40rem) { figure { overflow-x: auto; } figure > svg { max-width: none; width: 34rem; }
+  figure > figcaption, figure > .key { position: sticky; left: 0; } }
 """
 
 
@@ -228,15 +230,16 @@ def _cell(value: Any, hidden: bool) -> str:
 
 def _risks(report: RiskReport) -> Iterator[str]:
     yield "<h2>Who could be found</h2>"
-    yield '<p class="soft">The highest chance that a record is re-identified, for three attackers.</p>'
+    yield '<p class="soft">The chance that a record is re-identified, for each attacker: the highest for those who '
+    yield "look for one person, the average for a marketer, who links all records.</p>"
     yield '<div class="tiles">'
     for measure in report.measures:
-        kind = "bad" if measure.highest > measure.threshold else "good"
-        words = (
-            f"{measure.attacker}. On average {measure.average:.2%}; {measure.above:,} of {measure.records:,} records "
-            f"are above {measure.threshold:.0%}."
-        )
-        yield f'<div class="tile">{escape(measure.name)}<b class="{kind}">{measure.highest:.1%}</b>{gauge(measure)}'
+        kind = "bad" if measure.judged > measure.threshold else "good"
+        rest = f"{measure.above:,} of {measure.records:,} records are above {measure.threshold:.0%}"
+        if measure.name == "marketer":
+            rest = f"{measure.records:,} records are linked"
+        words = f"{measure.attacker}. On average {measure.average:.2%}; {rest}."
+        yield f'<div class="tile">{escape(measure.name)}<b class="{kind}">{measure.judged:.1%}</b>{gauge(measure)}'
         yield f"{escape(words)}</div>"
     yield "</div>"
     if report.uniqueness is not None:

@@ -70,16 +70,25 @@ class Risk:
         """Share of the records above the threshold."""
         return self.above / self.records if self.records else 0.0
 
+    @property
+    def judged(self) -> float:
+        """The figure that counts for this attacker: the average for a marketer, who wants many; else the highest."""
+        return self.average if self.name == "marketer" else self.highest
+
     def to_json(self) -> dict[str, Any]:
         """Return the figures, without the risk of each record."""
         names = ("name", "attacker", "records", "highest", "average", "threshold", "above", "share", "smallest")
         return {**{name: getattr(self, name) for name in names}, "worst": dict(self.worst)}
 
     def __str__(self) -> str:
-        return (
-            f"{self.name}: highest {self.highest:.1%}, average {self.average:.2%}, "
-            f"{self.above:,} of {self.records:,} records above {self.threshold:.0%}; smallest class {self.smallest:,}"
-        )
+        if self.name == "marketer":
+            figures = f"{self.average:.2%} of {self.records:,} records re-identified on average"
+        else:
+            figures = (
+                f"highest {self.highest:.1%}, average {self.average:.2%}, {self.above:,} of {self.records:,} records "
+                f"above {self.threshold:.0%}; smallest class {self.smallest:,}"
+            )
+        return f"{self.name}: {figures}\n  attacker  {self.attacker}"
 
 
 def prosecutor(rows: object, *, quasi: Sequence[str], threshold: float = 0.2) -> Risk:
@@ -87,6 +96,7 @@ def prosecutor(rows: object, *, quasi: Sequence[str], threshold: float = 0.2) ->
 
     >>> print(prosecutor({"age": ["<30", "<30", ">=30"]}, quasi=["age"]))
     prosecutor: highest 100.0%, average 66.67%, 3 of 3 records above 20%; smallest class 1
+      attacker  knows that the person is in the release
     """
     group = _classes(rows, quasi)
     return _measure("prosecutor", _MEMBER, group, group.sizes, threshold)
@@ -203,7 +213,13 @@ class RiskReport:
         """Return a line for each risk: name, attacker, number and share at risk, worst example, remedy."""
         lines = [
             _line(
-                m.name, m.attacker, m.above, m.records, "records", m.worst, "Enlarge the smallest classes (larger k)."
+                m.name,
+                m.attacker,
+                round(m.average * m.records) if m.name == "marketer" else m.above,
+                m.records,
+                "records expected" if m.name == "marketer" else "records",
+                m.worst,
+                "Enlarge the smallest classes (larger k).",
             )
             for m in self.measures
         ]
