@@ -14,7 +14,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ class Claims:
     """Rows that are to be written, and what every reader of the file must find confirmed.
 
     Attributes:
-        rows: in the order in which they are written.
+        rows: in any order; that of the file says nothing about it.
         models: what they satisfy.
         quasi, sensitive: the roles of columns.
         population: generalised in the same way, for models that compare with it.
@@ -59,7 +59,7 @@ class Claims:
 
 
 def write_release(claims: Claims, facts: Mapping[str, Any], path: Path, *, parquet: bool) -> None:
-    """Write rows and a file of their facts beside them: both, or neither.
+    """Write rows, sorted by their values, and a file of their facts beside them: both, or neither.
 
     Args:
         claims: the rows, and what they satisfy.
@@ -71,6 +71,7 @@ def write_release(claims: Claims, facts: Mapping[str, Any], path: Path, *, parqu
         NotPrivate: the file, as it is read, does not satisfy the models.
         BadInput: the rows cannot be written in this form, or the path cannot be written.
     """
+    claims = replace(claims, rows=_sorted(claims))
     text = json.dumps(_plain(facts), indent=2, default=str, allow_nan=False) + "\n"
 
     def confirm(content: Path) -> None:
@@ -79,6 +80,16 @@ def write_release(claims: Claims, facts: Mapping[str, Any], path: Path, *, parqu
     if not parquet:
         refuse_csv(claims.rows, [*claims.quasi, *claims.sensitive])
     write_files({path: claims.rows, path.with_name(path.name + SIDE): text}, confirm, parquet=parquet)
+
+
+def _sorted(claims: Claims) -> pa.Table:
+    """Return the rows in an order that says nothing about the order of the original ones."""
+    first = dict.fromkeys([*claims.quasi, *claims.sensitive, *claims.rows.column_names])
+    kinds = {name: claims.rows.schema.field(name).type for name in first}
+    unordered = (pa.types.is_nested, pa.types.is_null)
+    return claims.rows.sort_by(
+        [(name, "ascending") for name, kind in kinds.items() if not any(check(kind) for check in unordered)]
+    )
 
 
 def write_files(contents: Mapping[Path, pa.Table | str], confirm: Confirm, *, parquet: bool = False) -> None:
