@@ -72,10 +72,11 @@ budget:
   approvals: [{above: {rho: 0.01}, needs: 1}, {above: {rho: 0.03}, needs: 2}]
 reviewers: [clara@lake.example]
 retention: {days: 730}
+anonymised: {at_least: "k=10, l=3", suppression_at_most: 5%, reviewers: 2}
 roles:
   researchers:
     who: {roles: [data user], organisations: [University]}
-    may: [see schema, query, profile, train, synthesise]
+    may: [see schema, query, profile, train, synthesise, anonymise]
     purposes: [health-research]
   own staff:
     who: {organisations: [St. Anna Hospital]}
@@ -193,6 +194,8 @@ def _visits() -> _Data:
     facts = SCHEMA["tables"]["visits"]
     near = {"stay_days": {**facts["columns"]["stay_days"], "bounds": [0, 30]}}
     near["cost"] = {**facts["columns"]["cost"], "bounds": [0, 20000]}
+    for role, names in (("quasi-identifier", ("age", "admitted")), ("sensitive", ("ward",))):
+        near |= {name: {**facts["columns"][name], "role": role} for name in names}
     table = {**facts, "rows": 220_000, "columns": {**facts["columns"], **near}}
     schema = {"unit": {"name": "patient", "max_rows": 4}, "tables": {"visits": table}}
     return _Data("visits", pa.table(hospital(150_000)), schema)

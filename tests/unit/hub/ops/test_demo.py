@@ -7,9 +7,12 @@ import pytest
 import sqlalchemy as sa
 
 from cloister.hub.core import models
+from cloister.hub.core.database import now
 from cloister.hub.core.hub import Hub
 from cloister.hub.core.settings import Settings
+from cloister.hub.jobs import gateway
 from cloister.hub.ops.demo import PASSWORD, PEOPLE, make_demo
+from cloister.hub.policy.decide import Environment
 from cloister.hub.users import accounts, tokens
 from cloister.hub.users.sign_in import sign_in
 from cloister.privacy.errors import NotNow
@@ -95,6 +98,18 @@ def test_adas_token_works(hub, made):
         person, scopes = tokens.find(session, made[1].token)
         assert person.id == accounts.find(session, "ada@uni.example").id
     assert set(scopes) == {"read", "work"}
+
+
+def test_a_researcher_may_ask_for_an_anonymised_table_and_two_people_can_look_at_it(hub):
+    environment = Environment(time=now(), country="AT", network="127.0.0.1")
+    with hub.database.reading() as session:
+        ada = accounts.find(session, "ada@uni.example")
+    order = gateway.JobOrder("visits", "anonymise", {"models": "k=10, l=3"}, "health-research", environment)
+    planned = gateway.plan(hub, ada, order)
+    assert planned.blocked == ""
+    assert "2 people look at the file before you get it" in planned.notes
+    assert planned.protection.quasi == ("age", "admitted")
+    assert planned.protection.label == "k=10, l=3 (ward)"
 
 
 def test_made_twice_it_is_the_same(hub, made):
