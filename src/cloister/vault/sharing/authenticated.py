@@ -14,6 +14,7 @@ this sum before it sees the others'. All parties compare what they saw opened, s
 """
 
 import hashlib
+import math
 from collections.abc import Sequence
 from hmac import compare_digest
 
@@ -23,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cloister.privacy.errors import BadInput, BadNumber, ChannelBroken, OutOfRange
 from cloister.privacy.noise.source import SYSTEM, Source
+from cloister.privacy.signing import canonical
 from cloister.vault.paillier.encoding import refuse_masked
 from cloister.vault.secret import Hidden, Secret
 from cloister.vault.sharing import field
@@ -37,13 +39,18 @@ _NONCE = 32
 
 
 class AuthenticatedParty(Secret):
-    """A party whose openings are checked. It stands on a `Party` with a dealer."""
+    """A party whose openings are checked. It stands on a `Party` with a dealer.
 
-    __slots__ = ("_key", "_party", "_pending", "_seen", "_source")
+    Each has a key of its own, from when it is made until another is made on the same supply.
+    """
+
+    __slots__ = ("_key", "_key_number", "_party", "_pending", "_seen", "_source")
 
     def __init__(self, party: Party, source: Source = SYSTEM) -> None:
+        if not isinstance(party.supply, DealtSupply):
+            raise BadInput("authenticated shares need a dealer. Use DealtSupply.")
         self._party, self._source = party, source
-        self._key = self._supply.mac_key()
+        self._key, self._key_number = party.supply.mac_key(), party.supply.keys
         self._pending: list[tuple[Words, Words]] = []
         self._seen = hashlib.sha256(b"cloister authenticated shares v1")
 
@@ -54,9 +61,10 @@ class AuthenticatedParty(Secret):
 
     @property
     def _supply(self) -> DealtSupply:
-        if not isinstance(self._party.supply, DealtSupply):
-            raise BadInput("authenticated shares need a dealer. Use DealtSupply.")
-        return self._party.supply
+        supply = self._party.supply
+        if not isinstance(supply, DealtSupply) or supply.keys != self._key_number:
+            raise BadInput("another AuthenticatedParty was made on this supply since, with a new key. Use that one.")
+        return supply
 
     def share(self, owner: int, shape: tuple[int, ...], most: int, values: ArrayLike | None = None) -> "Authenticated":
         """Share whole numbers that one party owns. Every party calls this; only the owner gives values.
@@ -70,8 +78,9 @@ class AuthenticatedParty(Secret):
         shape = self._party.checked_input(owner, shape, values)
         mine = owner == self.index
         _checked_bound(most)
-        # The name says the bound, so that parties who declared different ones stop here.
-        count, step = int(np.prod(shape)), f"input to {most}"
+        # The name says what was declared, so that parties who declared something else stop here.
+        declared = hashlib.sha256(canonical([str(most), list(shape)])).hexdigest()
+        count, step = math.prod(shape), f"checked input {declared[:16]}"
         mask, share, mac = self._supply.field_input(count, owner)
         offset = field.add(_encoded(values, shape, most), field.negative(mask)) if mine else np.zeros(count, np.uint64)
         if mine:

@@ -80,12 +80,17 @@ class _Expanded(Secret):
 
 
 class DealtSupply(Secret):
-    """A party's end of a dealer."""
+    """A party's end of a dealer.
 
-    __slots__ = ("_expanded", "_last", "_link", "_lock", "_number")
+    Attributes:
+        keys: how many keys of authenticated shares were dealt; the last one is in use.
+    """
+
+    __slots__ = ("_expanded", "_last", "_link", "_lock", "_number", "keys")
 
     def __init__(self, link: Link, last: bool) -> None:
         self._link, self._last, self._number, self._lock = link, last, 0, threading.Lock()
+        self.keys = 0
         self._expanded = None if last else _Expanded(link.receive("seed", size=_SEED_BYTES))
 
     def triple(self, left: tuple[int, ...], right: tuple[int, ...], matrix: bool) -> Parts:
@@ -112,7 +117,8 @@ class DealtSupply(Secret):
         return xored.view(np.uint8)[: (count + 7) // 8], added
 
     def mac_key(self) -> Words:
-        """Return a share of the key of authenticated shares."""
+        """Return a share of a new key of authenticated shares, for all that is dealt from now on."""
+        self.keys += 1
         return self._ask("mac key")[0]
 
     def field_triple(self, count: int) -> Parts:
@@ -187,7 +193,7 @@ def _serve(links: dict[int, Link], source: Source) -> None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Dealing(Secret):
-    """What the dealer knows while it answers one order: all seeds, the key of MACs, the order's bytes."""
+    """What the dealer knows while it answers one order: all seeds, the present key of MACs, the order's bytes."""
 
     source: Source
     seeds: list[_Expanded]
@@ -323,7 +329,12 @@ def _coins(count: int) -> _Recipe:
 
 
 def _mac_key() -> _Recipe:
-    return _Recipe([(1,)], ["field"], lambda dealing: [dealing.key])
+    def make(dealing: _Dealing) -> list[Words]:
+        # A new one for each order: whoever was caught with a wrong share has learned the key by it.
+        dealing.key[:] = field.uniform((1,), dealing.source)
+        return [dealing.key.copy()]
+
+    return _Recipe([(1,)], ["field"], make)
 
 
 def _field_triple(count: int) -> _Recipe:

@@ -6,7 +6,7 @@ import pytest
 from cloister.privacy.errors import BadInput, BadNumber, ChannelBroken, CloisterError, OutOfRange
 from cloister.privacy.noise import SeededSource
 from cloister.vault import sharing
-from cloister.vault.sharing import field
+from cloister.vault.sharing import field, local_links
 
 from .joined import run_watched
 
@@ -107,6 +107,59 @@ def test_an_input_that_was_not_declared_so_is_refused(values, kind):
 
     with pytest.raises(kind):
         sharing.run_parties(program)
+
+
+def test_parties_that_declared_another_shape_stop_at_the_input():
+    def program(party):
+        checked = sharing.AuthenticatedParty(party)
+        shape = (2, 3) if party.index == 0 else (3, 2)
+        checked.share(0, shape, 10, np.arange(6).reshape(shape) if party.index == 0 else None)
+        return "went on" if party.index else None
+
+    with pytest.raises(CloisterError):
+        sharing.run_parties(program)
+
+
+def test_a_liar_who_learned_the_key_when_it_was_caught_cannot_use_it_again_on_the_same_supply():
+    """A failed check shows -key·coefficient·error. So the next run on this supply needs another key."""
+    error, learned = np.uint64(3), {}
+
+    def run(party, link, guess):
+        checked = sharing.AuthenticatedParty(sharing.Party(party.index, {1 - party.index: link}, party.supply))
+        number = checked.share(0, (1,), 100, [7] if party.index == 0 else None)
+        if party.index == 1:
+            wrong = field.add(number.value, error)
+            mac = field.add(number.mac, field.multiply(np.array([error]), np.array([guess], dtype=np.uint64)))
+            number = sharing.Authenticated(checked, wrong, mac, 100)
+        learned[party.index] = learned.get(party.index, []) + [int(checked._key[0])]
+        return checked.reveal(number).tolist()
+
+    first, second = local_links(2), local_links(2)
+
+    def program(party):
+        with pytest.raises(ChannelBroken):
+            run(party, first[party.index][1 - party.index], 0)
+        # What the liar computes from the opened shares of the check:
+        known = sum(learned[index][0] for index in (0, 1)) % field.PRIME if party.index == 1 else None
+        try:
+            return run(party, second[party.index][1 - party.index], known)
+        except ChannelBroken:
+            return "noticed"
+
+    assert sharing.run_parties(program) == ["noticed"] * 2
+
+
+def test_after_a_second_authenticated_party_the_first_is_refused():
+    def program(party):
+        first = sharing.AuthenticatedParty(party)
+        number = first.share(0, (1,), 10, [3] if party.index == 0 else None)
+        second = sharing.AuthenticatedParty(party)
+        with pytest.raises(BadInput, match="another AuthenticatedParty"):
+            number * number
+        again = second.share(0, (1,), 10, [3] if party.index == 0 else None)
+        return second.reveal(again * again).tolist()
+
+    assert sharing.run_parties(program) == [[9]] * 2
 
 
 # The field.
