@@ -14,14 +14,18 @@ One example's integers have a Euclidean norm of at most 2^30, whatever the examp
 
 So one unit more or less moves the sum by at most 2^30, provided every other example contributes the same as before.
 An example's integers must therefore not depend, to the last bit, on the other rows or on its place among them. Rows
-are processed in micro-lots of one fixed size, padded, by one compiled program; `PrivateGradient.check` compares its
+are processed in micro-lots of one fixed size, padded, by one compiled program; `PrivateGradient.checked` compares its
 results on made-up rows in all places. Where they differ, examples are processed one at a time (`jax.lax.map`).
+
+The randomness with which an example is augmented follows from the key and from that example's own numbers, never from
+its place: the others are changed as before when a row is added in front of them, whoever knows the key.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import blake2b
 from typing import Any, Literal
 
 import jax
@@ -160,20 +164,37 @@ class PrivateGradient:
                 "the loss is not per-example: loss(params, *row) returns one float for one row. Write it without a "
                 "batch axis; examples are summed after clipping."
             )
+        self._check_augment(params, row)
         same = self._places_do_not_matter(params, _made_up(row, self.micro, most if self.grouped else 0))
         return self if same else replace(self, one_at_a_time=True)
+
+    def _check_augment(self, params: Any, row: RowForm) -> None:
+        """Refuse an augmentation that fails on made-up rows, or returns what the loss does not take."""
+        if self.augment is None:
+            return
+        zeros = tuple(np.zeros(shape, dtype) for shape, dtype in row)
+
+        def changed(key: Any) -> Any:
+            new: Any = self.augment(key, *zeros)  # type: ignore[misc]
+            return self.loss(params, *(new if isinstance(new, tuple) else (new, *zeros[1:])))
+
+        try:
+            fits = getattr(jax.eval_shape(changed, jax.random.key(0)), "shape", None) == ()
+        except Exception:  # whatever the user's function raises on made-up shapes: no row is involved
+            fits = False
+        if not fits:
+            raise BadInput("augment(key, *row) returns the row changed, or its first part, so that the loss takes it.")
 
     def _places_do_not_matter(self, params: Any, mixed: Rows) -> bool:
         """Return True if made-up rows have equal integers in all places of a micro-lot, whatever surrounds them."""
         key = jax.random.key(5)
-        plain = replace(self, augment=None, copies=1)  # augmentation draws another change for each place on purpose
-        together = plain.each(params, mixed, key)
+        together = self.each(params, mixed, key)
         for place in sorted({0, 1, self.micro // 3, self.micro - 1}):
             if place < self.micro:
                 alone = tuple(np.repeat(part[place : place + 1], self.micro, axis=0) for part in mixed)
-                if not np.array_equal(plain.each(params, alone, key), np.repeat(together[[place]], self.micro, axis=0)):
+                if not np.array_equal(self.each(params, alone, key), np.repeat(together[[place]], self.micro, axis=0)):
                     return False
-        return bool(np.array_equal(together[::-1], plain.each(params, tuple(part[::-1] for part in mixed), key)))
+        return bool(np.array_equal(together[::-1], self.each(params, tuple(part[::-1] for part in mixed), key)))
 
     # Private: reads rows, inside a charge.
 
@@ -183,7 +204,7 @@ class PrivateGradient:
         Args:
             params: a tree of arrays.
             rows: one array for each argument of the loss after params; the first axis is the example.
-            key: randomness of `augment`.
+            key: randomness of `augment`, another one for each sum.
             clip: the clipping norm, if it is not the gradient's own.
 
         Privacy: not private. One row more or less moves the result by at most `sensitivity` in L2.
@@ -192,7 +213,7 @@ class PrivateGradient:
         count, key = len(rows[0]), jax.random.key(0) if key is None else key
         for start in range(0, count, self.micro):
             part = tuple(_padded(array[start : start + self.micro], self.micro) for array in rows)
-            total += self._micro(params, part, min(self.micro, count - start), jax.random.fold_in(key, start), clip)
+            total += self._micro(params, part, min(self.micro, count - start), key, clip)
         return total
 
     def each(self, params: Any, rows: Rows, key: Any = None, clip: float | None = None) -> Integers:
@@ -206,7 +227,8 @@ class PrivateGradient:
         self, params: Any, rows: Rows, count: int, key: Any, clip: float | None, *, each: bool = False
     ) -> Integers:
         """Return the sum of one padded micro-lot (or each example's integers), whose first `count` rows are real."""
-        gradients = _gradients(self._one, self.one_at_a_time, params, rows, key)
+        marks = np.zeros((self.micro, 2), np.uint32) if self.augment is None else _marks(rows)
+        gradients = _gradients(self._one, self.one_at_a_time, params, rows, key, marks)
         with jax.enable_x64(True):
             integers = _on_grid(
                 gradients,
@@ -251,6 +273,16 @@ def _padded(rows: NDArray[Any], size: int) -> NDArray[Any]:
     return padded
 
 
+def _marks(rows: Rows) -> NDArray[np.uint32]:
+    """Return 64 bits for each example, which follow from its own numbers."""
+    kept = [np.ascontiguousarray(part) for part in rows]
+    marks = [
+        blake2b(b"".join(part[place].tobytes() for part in kept), digest_size=8).digest()
+        for place in range(len(rows[0]))
+    ]
+    return np.frombuffer(b"".join(marks), dtype=np.uint32).reshape(-1, 2)
+
+
 _made: dict[Any, Any] = {}
 
 
@@ -282,9 +314,11 @@ def _of_one(loss: Callable[..., Any], augment: Callable[..., Any] | None, copies
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _gradients(one: Callable[..., Any], one_at_a_time: bool, params: Any, rows: Rows, key: Any) -> list[Any]:
-    """Return the gradient of each row, one array for each of params."""
-    keys = jax.random.split(key, rows[0].shape[0])
+def _gradients(
+    one: Callable[..., Any], one_at_a_time: bool, params: Any, rows: Rows, key: Any, marks: Any
+) -> list[Any]:
+    """Return the gradient of each row, one array for each of params; `marks` make the key of each."""
+    keys = jax.vmap(lambda mark: jax.random.fold_in(jax.random.fold_in(key, mark[0]), mark[1]))(marks)
     if one_at_a_time:
         found = jax.lax.map(lambda each: one(params, *each), (keys, *rows))
     else:

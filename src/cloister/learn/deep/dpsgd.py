@@ -142,6 +142,6 @@ def _updater(optimizer: Any, averaging: float) -> Any:
 
 
 def _keys(noise: NoiseSteps | BandedNoise) -> Iterator[Any]:
-    """Yield keys for augmentation: public rules need no secret, but every step needs fresh ones."""
+    """Yield a key for the augmentation of each step: no secret, since an example's own numbers decide the rest."""
     while True:
         yield jax.random.wrap_key_data(jax.numpy.asarray(np.frombuffer(noise.source.bytes(8), dtype=np.uint32)))

@@ -86,7 +86,9 @@ def test_a_gradient_that_is_no_number_counts_as_zeros_and_changes_no_other(bad):
 
 def test_the_grid_moves_each_number_of_a_gradient_by_less_than_one_step():
     gradient = private_gradient(network, clip=1e3, micro=40)
-    plain = clipping_module._gradients(gradient._one, False, PARAMS, (X, Y), jax.random.key(0))
+    plain = clipping_module._gradients(
+        gradient._one, False, PARAMS, (X, Y), jax.random.key(0), np.zeros((40, 2), np.uint32)
+    )
     flat = np.concatenate([np.asarray(leaf, np.float64).reshape(40, -1) for leaf in plain], axis=1)
     steps = flat / gradient.worth()
     each = gradient.each(PARAMS, (X, Y))
@@ -168,6 +170,34 @@ def test_augmented_copies_share_one_clipping_norm():
     assert not np.array_equal(each, again)
     turned = private_gradient(network, augment=lambda key, x, y: x, micro=8).each(PARAMS, (X[:8], Y[:8]))
     assert np.array_equal(turned, private_gradient(network, micro=8).each(PARAMS, (X[:8], Y[:8])))
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("place", [0, 5, 8, 20])
+def test_one_row_more_leaves_the_augmentation_of_all_others(place, grouped):
+    def noisy(key, x, y):
+        return x + jax.random.normal(key, x.shape), y
+
+    form = FORM
+    rows = (X[:20], Y[:20] % 2)
+    gradient = private_gradient(network, clip=0.3, augment=noisy, copies=3, micro=8)
+    if grouped:
+        rows = (np.ones((10, 2), np.float32), X[:20].reshape(10, 2, 6), (Y[:20] % 2).reshape(10, 2))
+        gradient, place = replace(gradient, grouped=True), min(place, 10)
+    gradient = gradient.checked(PARAMS, form, 2 if grouped else 1)
+    more = tuple(np.insert(part, place, part[3], axis=0) for part in rows)
+    more[-2][place] *= 2
+    for key in (None, jax.random.key(11)):
+        moved = gradient.sums(PARAMS, more, key) - gradient.sums(PARAMS, rows, key)
+        own = gradient.sums(PARAMS, tuple(part[place : place + 1] for part in more), key)
+        assert np.array_equal(moved, own)
+        assert 0 < norm_squared(moved) <= gradient.sensitivity**2
+
+
+@pytest.mark.parametrize("augment", [lambda key, x, y: (x[:2], y), lambda key, x: x, lambda key, x, y: (x, y, y)])
+def test_an_augmentation_that_does_not_fit_is_refused_on_made_up_rows(augment):
+    with pytest.raises(BadInput, match="augment"):
+        private_gradient(network, augment=augment).checked(PARAMS, FORM)
 
 
 def test_a_unit_with_many_rows_has_one_clipping_norm_for_all_of_them():
