@@ -92,6 +92,9 @@ class CircuitBuilder:
         """Declare an output and who reads it: the garbler, the evaluator or both."""
         if to not in (GARBLER, EVALUATOR, BOTH):
             raise BadInput(f"an output is read by the garbler, the evaluator or both, got {to!r:.20}.")
+        if not hasattr(value, "wires"):
+            kind = type(value).__name__
+            raise BadInput(f"an output is a Number or a condition, got {kind:.40}. Use constant() for a public number.")
         bits, fraction, signed = value.wires()
         if value.build is not self:
             raise BadInput("this output is of another CircuitBuilder. Make inputs and outputs with one.")

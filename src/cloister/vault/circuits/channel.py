@@ -32,7 +32,7 @@ from cloister.privacy.noise.source import SYSTEM, Source
 from cloister.privacy.signing import PublicKey, SigningKey
 from cloister.vault.secret import Secret
 
-__all__ = ["FRAME_BYTES", "Bytes", "Channel", "check_timeout"]
+__all__ = ["ANOTHER_STEP", "FRAME_BYTES", "Bytes", "Channel", "check_timeout"]
 
 Bytes = bytes | bytearray | memoryview
 
@@ -43,6 +43,7 @@ _STEP = 32
 _TAG = 16
 _HELLO = 1 + 32 + 32
 _END = "end of the run"
+ANOTHER_STEP = "Compare the two programs: both make the same calls, and declare each input alike"
 _AGAIN = "Run the protocol again from its beginning."
 
 
@@ -107,10 +108,12 @@ class Channel(Secret):
             source: where the random numbers of the handshake come from.
 
         Raises:
+            BadInput: an argument has another type; nothing was sent.
             ChannelBroken: the peer is not the one that was pinned, or claims the same place.
             PeerLost: the peer did not answer.
         """
         check_timeout(timeout_s)
+        _check_ends(stream, key, peer, first)
         channel = cls(stream, timeout_s)
         try:
             channel._shake_hands(key, peer, first, source)
@@ -174,7 +177,7 @@ class Channel(Secret):
         self._received += 1
         name = opened[:_STEP].rstrip()
         if name != step.encode("ascii"):
-            self._refuse(f"the peer is at another step of the protocol than '{step}'")
+            self._refuse(f"the peer is at another step than '{step}'. {ANOTHER_STEP}")
         if size is not None and len(opened) - _STEP != size:
             self._refuse(f"the message for step '{step}' has a size that this step does not allow")
         return opened[_STEP:]
@@ -290,6 +293,21 @@ def check_timeout(timeout_s: object) -> None:
         raise BadInput(
             f"timeout_s is a number of seconds above 0 and up to {_MOST_TIMEOUT_S}, got {timeout_s!r:.20}. 30 is usual."
         )
+
+
+def _check_ends(stream: object, key: object, peer: object, first: object) -> None:
+    if not isinstance(stream, socket.socket):
+        kind = type(stream).__name__
+        raise BadInput(f"stream is a connected socket, got {kind:.40}. Make one with socket.create_connection.")
+    if not isinstance(key, SigningKey):
+        raise BadInput(f"key is this party's SigningKey, got {type(key).__name__:.40}. Use SigningKey.load(path).")
+    if not isinstance(peer, PublicKey):
+        raise BadInput(
+            f"peer is the other party's PublicKey of cloister.privacy.signing, got {type(peer).__name__:.40}. "
+            "Read the line of the other party with PublicKey.parse."
+        )
+    if not isinstance(first, bool):
+        raise BadInput(f"first is True for one party and False for the other, got {first!r:.20}.")
 
 
 def _statement(transcript: bytes, first: bool, audience: PublicKey) -> bytes:

@@ -154,9 +154,7 @@ class Circuit:
     def input_bits(self, party: Party, values: Values) -> Bits:
         """Encode the inputs of one party, in the order of the ports."""
         ports = [port for port in self.inputs if port.party == party]
-        if set(values) != {port.name for port in ports}:
-            names = ", ".join(port.name for port in ports) or "none"
-            raise BadInput(f"the inputs of the {party} are: {names}. Give these, each once.")
+        check_names(values, {port.name for port in ports}, f"the inputs of the {party}")
         encoded = [port.encode(values[port.name]) for port in ports]
         return np.concatenate([np.zeros(0, dtype=np.bool_), *encoded])
 
@@ -188,9 +186,9 @@ class Circuit:
     def evaluate(self, values: Values) -> dict[str, Value]:
         """Compute all outputs in the clear, from the inputs of both parties: a reference for tests and estimates."""
         rows = np.zeros(self.rows, dtype=np.bool_)
-        owners = {port.name: port.party for port in self.inputs}
+        check_names(values, {port.name for port in self.inputs}, "the inputs of both parties")
         for party in (GARBLER, EVALUATOR):
-            theirs = {name: value for name, value in values.items() if owners.get(name, party) == party}
+            theirs = {port.name: values[port.name] for port in self.inputs if port.party == party}
             rows[self.input_rows(party)] = self.input_bits(party, theirs)
         for is_and, start, end in self.steps:
             gates = slice(start, end)
@@ -206,6 +204,16 @@ class Circuit:
 
     def __repr__(self) -> str:
         return f"<Circuit, {self.and_gates} AND gates in {self.and_depth} steps>"
+
+
+def check_names(values: object, names: set[str], whose: str) -> None:
+    """Refuse values that are no mapping from exactly these names."""
+    if not isinstance(values, Mapping):
+        raise BadInput(f"{whose} are a dict from names to numbers, got {type(values).__name__:.40}.")
+    wrong = {"missing": names - values.keys(), "unknown": {str(name) for name in values.keys() - names}}
+    if any(wrong.values()):
+        listed = "; ".join(f"{how}: {', '.join(sorted(found)):.200}" for how, found in wrong.items() if found)
+        raise BadInput(f"{whose} are given by name, each once ({listed}).")
 
 
 def shape_of(value: object) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ Sums and products are exact: the result is as wide as it needs to be, so nothing
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,9 @@ class Truth:
         """Return the wires as an output needs them, the bits after the point, and whether there is a sign."""
         return self.bits[..., None], 0, False
 
+    def __repr__(self) -> str:
+        return f"<Truth, shape {self.bits.shape}>"
+
     def __eq__(self, other: object) -> bool:
         raise BadInput("conditions are compared with ~(a ^ b), which is a wire; == would have to be known now.")
 
@@ -99,10 +102,15 @@ class Number:
         width = max(left.width, right.width) + 1
         return left._with(arithmetic.add(self.build, left.bits, right.bits, width))
 
+    __radd__ = __add__
+
     def __sub__(self, other: "Number | int") -> "Number":
         left, right = self.aligned(other)
         width = max(left.width, right.width) + 1
         return left._with(arithmetic.add(self.build, left.bits, right.bits ^ 1, width, carry=1))
+
+    def __rsub__(self, other: int) -> "Number":
+        return self._number(other) - self
 
     def __neg__(self) -> "Number":
         return self._with(arithmetic.negate_if(self.build, self.bits, np.ones(self.shape, dtype=np.int64)))
@@ -113,6 +121,23 @@ class Number:
     def __mul__(self, other: "Number | int") -> "Number":
         other = self._number(other)
         return self._terms().dot(None if other is self else other._terms())
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: object) -> NoReturn:
+        raise BadInput(
+            "numbers in a circuit are divided by x.divide(other, fraction=16), with 16 bits after the point."
+        )
+
+    __rtruediv__ = __truediv__
+
+    def __floordiv__(self, other: object) -> NoReturn:
+        raise BadInput("numbers in a circuit are divided by x.divide(other, fraction=0), which rounds towards zero.")
+
+    __rfloordiv__ = __floordiv__
+
+    def __repr__(self) -> str:
+        return f"<Number, shape {self.shape}, {self.width} bits, {self.fraction} of them after the point>"
 
     def dot(self, other: "Number | None" = None) -> "Number":
         """Return sums of products along the last axis; of squares if no other numbers are given.

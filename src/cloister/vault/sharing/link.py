@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Protocol
 
 from cloister.privacy.errors import ChannelBroken, PeerLost
-from cloister.vault.circuits.channel import check_timeout
+from cloister.vault.circuits.channel import ANOTHER_STEP, check_timeout
 
 __all__ = ["Link", "LocalLink", "local_links"]
 
@@ -69,7 +69,9 @@ class LocalLink:
         name, body = message
         if name != step or (size is not None and len(body) != size):
             self.abort()
-            raise ChannelBroken(f"the message that came is not that of step {step}, and nothing was output. {_AGAIN}")
+            raise ChannelBroken(
+                f"the peer is at another step than '{step}', and nothing was output. {ANOTHER_STEP}. {_AGAIN}"
+            )
         return body
 
     def abort(self) -> None:
