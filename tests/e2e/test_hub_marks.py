@@ -23,6 +23,8 @@ from cloister.hub.core.logs import JsonLines
 from cloister.hub.core.models import Job, Version
 from cloister.hub.datasets import datasets, ingest, upload
 from cloister.hub.jobs import job_types
+from cloister.hub.jobs.attacks import running, store
+from cloister.hub.jobs.dataset_pool import DatasetPool
 from cloister.hub.jobs.job_types.query import planned
 from cloister.hub.jobs.runner import owner_detail
 from cloister.hub.ops.backup import backup, opened
@@ -160,6 +162,7 @@ def _drive(town):
         assert answers[-1].status_code == 202, answers[-1].text
     ended = town.work()
     assert ended.count("failed") == len(Careless.WAYS)
+    _attack_things(town)
     for job in town.rows(sa.select(Job)):
         for who in ("ada", "cleo", "operator"):
             if who != job.person.name.lower():
@@ -261,6 +264,22 @@ def _version(town, address="", **origin):
         dataset = datasets.find(session, "visits")
         version = datasets.new_version(town.hub, session, town.people["owner"], dataset, **origin)
     assert ingest.prepare(town.hub, version.id) == "failed"
+
+
+def _attack_things(town):
+    """The owner attacks a model and a synthetic table: what is found is sealed, and looked for like the rest."""
+    hub, owner = town.hub, town.people["owner"]
+    with hub.database.reading() as session:
+        targets = store.targets(hub, session, datasets.find(session, "visits"), owner)
+    chosen = {one.kind: one.job_id for one in targets if not one.problem}
+    pool = DatasetPool(hub, lambda *asked: datasets.open_for_work(hub, *asked))
+    for kind in ("train", "synthesise"):
+        number = store.start(hub, owner, "visits", chosen[kind])
+        assert running.run_next(hub, pool)
+        with hub.database.reading() as session:
+            told = store.find(hub, session, datasets.find(session, "visits"), number)
+        assert told.state == "done", told.facts
+    pool.close()
 
 
 def test_no_answer_shows_a_marked_value_to_anybody_but_the_owner(driven):
