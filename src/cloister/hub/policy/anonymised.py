@@ -22,7 +22,17 @@ from cloister.privacy.errors import BadInput
 if TYPE_CHECKING:
     from cloister.anonymize.models import Model
 
-__all__ = ["ANONYMISE", "Anonymised", "Protection", "named_columns", "parse_share", "problem_of", "share_text", "unmet"]
+__all__ = [
+    "ANONYMISE",
+    "Anonymised",
+    "Protection",
+    "named_columns",
+    "parse_share",
+    "percent_text",
+    "problem_of",
+    "share_text",
+    "unmet",
+]
 
 ANONYMISE = "anonymise"
 _NUMBER = r"[\d.]+(?:[eE][+-]?\d+)?"
@@ -49,7 +59,7 @@ class Anonymised:
     def sentence(self) -> str:
         """Describe the rule without the columns that it names: a reader may not see them."""
         models = re.sub(rf"\s*\((?!\s*{_NUMBER}\s*,)[^()]*\)", "", self.at_least)
-        share = share_text(self.suppression_at_most)
+        share = percent_text(self.suppression_at_most)
         return (
             f"a release satisfies at least {models}, leaves out at most {share} of the rows, and leaves after "
             f"{self.reviewers} people have looked at it"
@@ -114,6 +124,15 @@ def share_text(share: Fraction) -> str:
     return f"{Decimal(share.numerator) / Decimal(share.denominator):f}"
 
 
+def percent_text(share: Fraction) -> str:
+    """Return a share as a percentage, exactly.
+
+    >>> percent_text(Fraction(1, 10)), percent_text(Fraction(1, 8)), percent_text(Fraction(0))
+    ('10%', '12.5%', '0%')
+    """
+    return f"{share_text(100 * share)}%"
+
+
 def problem_of(text: str) -> str:
     """Return what is wrong with the models of a rule; empty if they can be read."""
     try:
@@ -144,7 +163,7 @@ def unmet(rule: Anonymised, protection: Protection) -> tuple[str, ...]:
     if missing:
         lacks.append(f"at least {', '.join(missing)} is required, and this asks for {protection.label}")
     if protection.suppression > rule.suppression_at_most:
-        allowed, wanted = share_text(rule.suppression_at_most), share_text(protection.suppression)
+        allowed, wanted = percent_text(rule.suppression_at_most), percent_text(protection.suppression)
         lacks.append(f"at most {allowed} of the rows may be left out, and this asks for {wanted}")
     return tuple(lacks)
 

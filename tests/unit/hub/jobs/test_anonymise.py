@@ -190,7 +190,7 @@ def test_whoever_may_not_anonymise_gets_nothing(hospital_hub):
     [
         ({"models": "k=3, l=2 (stay_days)"}, "at least k=5 is required"),
         ({"models": "k=5"}, r"at least l=2 \(stay_days\) is required"),
-        ({"suppression": "20%"}, "at most 0.1 of the rows"),
+        ({"suppression": "20%"}, "at most 10% of the rows"),
         ({"sensitive": "", "models": "k=5"}, r"l=2 \(every sensitive column\) is required"),
     ],
 )
@@ -412,7 +412,7 @@ def test_the_page_shows_the_output_to_those_who_check_it_and_to_nobody_else(worl
     for who in ("owner", "reviewer"):
         page = web.get(f"/requests/{number}", headers=cookie(who))
         assert page.status_code == 200
-        assert "First rows" in page.text
+        assert "Some of the rows" in page.text
         assert "prosecutor" in page.text
         assert seen(world, "owner", number).digest in page.text
         assert web.get(f"/requests/{number}/output.parquet", headers=cookie(who)).content == base64.b64decode(
@@ -421,13 +421,14 @@ def test_the_page_shows_the_output_to_those_who_check_it_and_to_nobody_else(worl
         assert len(web.get(f"/requests/{number}/output.csv", headers=cookie(who)).text.splitlines()) > 5
     mine = web.get(f"/requests/{number}", headers=cookie("ada"))
     assert mine.status_code == 200
-    assert "First rows" not in mine.text
+    assert "Some of the rows" not in mine.text
     assert "Withdraw" in mine.text
     assert {web.get(f"/requests/{number}{one}", headers=cookie("ada")).status_code for one in FILES} == {404}
     for who in ("ben", "stranger"):
         paths = ("", *FILES)
         assert {web.get(f"/requests/{number}{one}", headers=cookie(who)).status_code for one in paths} == {404}
     page = web.get(f"/jobs/{job}", headers=cookie("ada"))
+    assert "<progress" not in page.text  # people look at it: nothing progresses
     assert "Others look at the table" in page.text
     for after in ("/table.parquet", "/table.csv", "/table.side.json", "/label"):
         assert web.get(f"/jobs/{job}{after}", headers=cookie("ada")).status_code == 404
@@ -459,14 +460,29 @@ def test_two_people_agree_on_the_page_and_the_requester_downloads(world, web, co
     assert web.get(f"/jobs/{job}/table.parquet", headers=cookie("owner")).status_code == 404
 
 
+def test_the_rows_that_are_shown_are_of_many_classes():
+    table = pa.table({"age": [age for age in range(100) for _ in range(50)]})
+    shown = making._spread(table)
+    assert shown.num_rows == 20
+    assert len(set(shown["age"].to_pylist())) == 20
+    assert making._spread(table.slice(0, 7)).num_rows == 7
+
+
 def test_the_form_of_the_work_is_drawn_and_planned(world, web, cookie):
     ada = cookie("ada")
     text = web.get("/work/anonymise/visits", headers=ada).text
     assert "Quasi-identifiers" in text
+    # Nobody has to be refused to learn what is asked of a release.
+    rule = (
+        "By the policy, a release satisfies at least k=5, l=2, leaves out at most 10% of the rows, and leaves after 2"
+    )
+    assert rule in text
+    assert "By the policy, " not in web.get("/work/query/visits", headers=ada).text
     sent = {**FORM, "table": "visits", "method": "recode", "purpose": "health-research", "csrf": csrf_of(text)}
     planned = web.post("/work/anonymise/visits", data={**sent, "action": "plan"}, headers=ada)
     assert planned.status_code == 200
     assert "Others look at the table before you get it" in planned.text
+    assert "Left for everybody" not in planned.text  # no budget limits it
     weak = web.post("/work/anonymise/visits", data={**sent, "models": "k=2", "action": "plan"}, headers=ada)
     assert weak.status_code == 403
     assert "k=5" in weak.text

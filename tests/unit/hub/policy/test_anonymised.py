@@ -97,7 +97,7 @@ def test_nobody_may_anonymise_unless_a_role_says_so():
         (asks("k=5, l=2"), r"at least l=3 \(disease\) is required"),
         (asks("k=5", ()), "l=3 (every sensitive column)"),
         (asks("k=5, l=3 (disease)", ("disease", "cost")), "l=3 (cost) is required"),
-        (asks(suppression="0.2"), "at most 0.1 of the rows"),
+        (asks(suppression="0.2"), "at most 10% of the rows"),
     ],
 )
 def test_a_weaker_request_is_denied_with_what_it_lacks(request_, words):

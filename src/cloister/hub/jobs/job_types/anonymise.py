@@ -36,7 +36,7 @@ from cloister.hub.jobs.job_types.job_type import (
     read_form,
     table_named,
 )
-from cloister.hub.policy.anonymised import Protection, parse_share, share_text
+from cloister.hub.policy.anonymised import Protection, parse_share, percent_text, share_text
 from cloister.privacy.errors import BadForm, BadInput, BadSchema, NotPrivate
 from cloister.privacy.loss import Loss
 
@@ -48,7 +48,7 @@ __all__ = ["Anonymise", "people_rows"]
 MOST_ROWS = 1_000_000
 MOST_CELLS = 10_000_000
 _SECONDS = 60.0  # of the search for the best recoding; the best one found until then is used
-_FIRST_ROWS = 20
+_SHOWN_ROWS = 20
 _MOST_TEXT = 20_000  # characters of the verifier's values
 _COUNTED = "n"
 _FAILED = "something went wrong while it was made, that nobody foresaw"
@@ -182,7 +182,7 @@ class Anonymise:
             f"{'generalised':<20}{', '.join(asked.quasi)}",
             f"{'sensitive, as is':<20}{', '.join(asked.sensitive) or 'none'}",
             f"{'other, as is':<20}{', '.join(asked.plain) or 'none'}",
-            f"{'method':<20}{parameters['method']}, at most {share_text(asked.suppression)} of the rows left out",
+            f"{'method':<20}{parameters['method']}, at most {percent_text(asked.suppression)} of the rows left out",
             f"{'cost':<20}no epsilon: not differentially private, and nothing is charged",
         )
         notes = [
@@ -304,7 +304,7 @@ def _described(made: "AnonymizedTable", table: str) -> dict[str, Any]:
         "suppressed": made.suppressed,
         "names": rows.column_names,
         "roles": {"quasi": made.roles.quasi, "sensitive": made.roles.sensitive, "plain": made.roles.plain},
-        "first": [[_word(value) for value in row.values()] for row in rows.slice(0, _FIRST_ROWS).to_pylist()],
+        "first": [[_word(value) for value in row.values()] for row in _spread(rows).to_pylist()],
         "utility": _finite(made.utility.as_dict()),
         "checked": str(made.checked)[:_MOST_TEXT],
         "risk": [*report.table()],
@@ -317,6 +317,12 @@ def _described(made: "AnonymizedTable", table: str) -> dict[str, Any]:
 def _in_order(rows: pa.Table) -> pa.Table:
     """Return the rows sorted by value: their order says nothing about the order of the people."""
     return rows.sort_by([(name, "ascending") for name in rows.column_names])
+
+
+def _spread(rows: pa.Table) -> pa.Table:
+    """Return some rows, evenly spaced: the first of a sorted table all look alike."""
+    step = max(1, -(-rows.num_rows // _SHOWN_ROWS))
+    return rows.take(list(range(0, rows.num_rows, step)))
 
 
 def _finite(value: Any) -> Any:

@@ -163,7 +163,7 @@ def decide(number: Number, word: DecisionBody, visitor: Sharer) -> RequestFacts:
 
 @router.get("/api/requests/{number}/output")
 def output(number: Number, visitor: Sharer) -> OutputFacts:
-    """Return what an anonymised release would be: first rows, the verifier's values, its risks."""
+    """Return what an anonymised release would be: some rows, the verifier's values, its risks."""
     seen = output_of(visitor, number, "output.seen")
     result = None if seen.result is None else {name: part for name, part in seen.result.items() if name != "file"}
     return OutputFacts(digest=seen.digest, failure=seen.failure, result=result)

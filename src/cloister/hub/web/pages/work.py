@@ -22,6 +22,7 @@ from cloister.hub.jobs import limits
 from cloister.hub.jobs.gateway import JobOrder
 from cloister.hub.jobs.job_types import JobType, Planned, kind_of
 from cloister.hub.policy import cost, decision_log
+from cloister.hub.policy.anonymised import ANONYMISE
 from cloister.hub.policy.decide import Verdict, decide
 from cloister.hub.policy.policy import Policy
 from cloister.hub.policy.purposes import offered
@@ -222,6 +223,7 @@ def _draw(
         values=values,
         planned=planned,
         needs=_needs(sight.policy, planned),
+        asks=sight.policy.anonymised.sentence if kind.operation == ANONYMISE else "",
         left=left,
         affordable="" if left is None else left.affordable,
         problem=None if problem is None else _problem(problem, why),

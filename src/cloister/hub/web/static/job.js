@@ -20,8 +20,8 @@ async function follow() {
       const moved = FINISHED.includes(job.state) || [before, job.state].includes("checking") || before === "waiting";
       if (job.state !== before && moved) return window.location.reload();
       if (job.state !== state.textContent.trim()) state.textContent = job.state;
-      if (job.progress > 0) bar.value = job.progress;
-      const words = job.stage || (job.state === "queued" ? "waiting for a worker" : job.state);
+      if (bar && job.progress > 0) bar.value = job.progress;
+      const words = job.stage && job.stage !== job.state ? job.stage : job.state === "queued" ? "waiting for a worker" : "";
       if (stage.textContent !== words) stage.textContent = words; // said aloud only when it changes
     } catch (problem) {
       if (problem.status >= 400 && problem.status < 500 && problem.status !== 429) {
