@@ -32,7 +32,17 @@ from cloister.data.frames import wide, words_of_codes, words_of_runs
 from cloister.learn.base.cells import attempt
 from cloister.privacy.errors import BadInput
 
-__all__ = ["as_array", "as_table", "column_values", "frame_names", "is_frame", "is_table", "read_column", "read_rows"]
+__all__ = [
+    "as_array",
+    "as_plain",
+    "as_table",
+    "column_values",
+    "frame_names",
+    "is_frame",
+    "is_table",
+    "read_column",
+    "read_rows",
+]
 
 _SHAPE = (
     "Expected 2D array, got another shape. Reshape your data either using array.reshape(-1, 1) or "
@@ -61,6 +71,11 @@ def as_array(rows: Any) -> NDArray[Any]:
     if array.ndim != 2:
         raise BadInput(_SHAPE)
     return array
+
+
+def as_plain(values: Any) -> NDArray[Any]:
+    """Return an array of any shape, a tensor or a column as a plain numpy array; its type follows from the declared."""
+    return _series(values, "data")
 
 
 def read_column(y: Any) -> NDArray[Any]:

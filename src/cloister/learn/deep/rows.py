@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 from zipfile import BadZipFile
@@ -18,7 +19,8 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from cloister.learn.base.containers import as_array, is_frame, read_column
+from cloister.learn.base.cells import attempt
+from cloister.learn.base.containers import as_plain, is_frame, read_column
 from cloister.learn.base.inputs import is_dataset, read_table
 from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import ROW, Unit
@@ -160,8 +162,10 @@ def read_rows(data: Any, *, units: Any = None, max_rows: int | None = None, **co
 
     Args:
         data: an array or frame X, or a pair (X, y), or any tuple of arrays of equal length; the path of an npz file
-            with arrays x and y (or X and y); or a dataset, with target, features, table and so on in `columns`.
-        units: one identifier for each row, if the unit is a person with several rows.
+            with arrays x and y (or X and y); or a dataset, with target, features, table and so on in `columns`. Columns
+            of polars, pyarrow and pandas' nullable types are floats, whether or not a cell is missing.
+        units: one identifier for each row, if the unit is a person with several rows; rows without one (None, NaN) are
+            left out.
         max_rows: rows of a unit that count; further ones are left out.
     """
     if is_dataset(data):
@@ -191,27 +195,38 @@ def read_rows(data: Any, *, units: Any = None, max_rows: int | None = None, **co
 
 
 def _groups(names: NDArray[Any]) -> tuple[NDArray[np.int64], ...]:
+    """Return for each unit the places of its rows. A row without an identifier belongs to no unit, and is left out.
+
+    Whether an identifier is missing follows from its own cell: None, NaN and NaT are, and what cannot be compared is.
+    """
     places: dict[Any, list[int]] = {}
-    for place, name in enumerate(names.tolist()):
-        places.setdefault(name, []).append(place)
+    cells = names.tolist() if names.dtype.kind not in "mM" else list(names)
+    for place, name in enumerate(cells):
+        if name is not None and attempt(partial(_equals_itself, name)):
+            places.setdefault(name, []).append(place)
     return tuple(np.array(group, dtype=np.int64) for group in places.values())
 
 
+def _equals_itself(name: Any) -> bool:
+    return bool(name == name) and hash(name) is not None
+
+
 def _array(part: Any) -> NDArray[Any]:
-    """Return one part of the data as an array of numbers, by its type alone."""
+    """Return one part of the data as an array of numbers, by its declared type alone."""
     if is_frame(part):
         array: NDArray[Any] = read_table(part).numbers()
-    elif isinstance(part, np.ndarray):
-        array = part
-    elif hasattr(part, "__dlpack__") or hasattr(part, "__array__"):
-        array = np.asarray(part)
+    elif isinstance(part, list | tuple):  # a list has no type, and one cell would decide that of all
+        raise BadInput(
+            "data are arrays, whose type is declared, not lists. Write np.asarray(values, dtype=np.float32)."
+        )
     else:
-        array = as_array(part) if part and isinstance(part[0], list | tuple) else np.asarray(part)
+        array = as_plain(part)
     if array.dtype.kind not in "biuf" or array.ndim < 1:
         raise BadInput("data are arrays of numbers: features, pixels, class numbers. Encode text and categories first.")
-    if array.dtype.kind == "f":
-        return array.astype(np.float32, copy=False)
-    return array.astype(np.int32, copy=False) if array.dtype.itemsize > 4 else array
+    with np.errstate(all="ignore"):  # a number beyond single floats is infinite, and its row counts as zeros
+        if array.dtype.kind == "f":
+            return array.astype(np.float32, copy=False)
+        return array.astype(np.int32, copy=False) if array.dtype.itemsize > 4 else array
 
 
 def _from_npz(path: Any) -> tuple[NDArray[Any], ...]:

@@ -111,13 +111,15 @@ def _read(source: FetchedTable, digit: str, grouped: bool) -> tuple[Rows, Sequen
     names = source.features if source.target is None else (*source.features, source.target)
     table = relation.chosen(names, unit=grouped).run(relation.engine)
     part = source.portion(table)
-    arrays: Rows = (part.numbers().astype(np.float32),)
+    with np.errstate(all="ignore"):  # a number beyond single floats is infinite
+        arrays: Rows = (part.numbers().astype(np.float32),)
     real = np.ones(table.num_rows, dtype=bool)
     if source.target is not None:
         labels = part.labels()
         if source.classes is not None:
             real = labels >= 0  # a row whose label is not public counts as no row
-        arrays = (*arrays, labels.astype(np.float32 if source.classes is None else np.int32))
+        with np.errstate(all="ignore"):
+            arrays = (*arrays, labels.astype(np.float32 if source.classes is None else np.int32))
     places = np.flatnonzero(real)
     if not grouped:
         return arrays, [places[at : at + 1] for at in range(len(places))]

@@ -1,5 +1,6 @@
 """`train`: one charge before the first look, Poisson lots, refusals before the charge, and nothing unpaid."""
 
+import warnings
 from fractions import Fraction
 
 import jax
@@ -7,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -257,6 +259,41 @@ def test_refusals_do_not_depend_on_cells(tmp_path):
             fit(tmp_path, (rows, Y), spend=epsilon(1))
         messages.add(str(failed.value))
     assert len(messages) == 1
+
+
+@pytest.mark.parametrize("odd", [1e308, -1e308, np.inf, np.nan, 5e-324, -0.0])
+def test_no_number_warns_or_stops_a_run(odd, tmp_path):
+    rows, told = X.astype(np.float64), {"spend": rho("0.1"), "rate": 1, "lot": N, "epochs": None, "steps": 1}
+    rows[3, 1] = odd
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        result = fit(tmp_path, (rows, Y), **told)
+    assert np.isfinite(result.params["w"]).all()
+
+
+def test_a_declared_type_decides_and_a_list_has_none(tmp_path):
+    """One odd cell in a list would decide how all others are read, or that they are refused."""
+    messages = set()
+    for odd in (1, 0.5, None, "x", [1], 2**70):
+        with pytest.raises(BadInput) as failed:
+            fit(tmp_path, (X, [odd, *Y.tolist()[1:]]))
+        messages.add(str(failed.value))
+    assert len(messages) == 1
+    gaps = [None, *Y.tolist()[1:]]
+    for column in (pl.Series, pa.array, lambda cells: pd.Series(cells, dtype="Int64")):
+        kinds = {read_rows((X, column(cells))).row for cells in (Y.tolist(), gaps)}
+        assert kinds == {(((4,), np.dtype(np.float32)), ((), np.dtype(np.float32)))}
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), np.nan, pd.NaT, pd.NA, {}, [1, 2], np.datetime64("NaT")])
+def test_rows_without_a_unit_are_left_out_whatever_stands_there(missing):
+    names = ["a", "b", missing, "a", missing, 7]
+    groups = read_rows(X[:6], units=names, max_rows=2).groups
+    assert [group.tolist() for group in groups] == [[0, 3], [1], [5]]
+    groups = read_rows(X[:3], units=np.array([1.0, np.nan, 1.0]), max_rows=2).groups
+    assert [group.tolist() for group in groups] == [[0, 2]]
+    moments = np.array(["2020-01-01", "NaT", "2020-01-01"], dtype="datetime64[ns]")
+    assert [group.tolist() for group in read_rows(X[:3], units=moments, max_rows=2).groups] == [[0, 2]]
 
 
 def test_an_error_inside_the_run_keeps_the_charge_and_tells_nothing(tmp_path):
