@@ -4,6 +4,7 @@ Read in the order of the work:
 
     encoding    numbers to integers with declared bounds: fixed point, and levels between public bounds
     layout      how many values share one ciphertext, for a declared number of summands, noise and mask
+    proof       that a modulus has no common factor with φ(n), without which ciphertexts could be marked
     keys        key pairs, encryption from a precomputed table, decryption by the Chinese remainder theorem
     vector      encrypted vectors: sums, products with plain numbers, fresh randomness, masks
     threshold   two shares of a key, neither of which decrypts
@@ -18,9 +19,9 @@ ciphertexts.
 holder learns what it decrypts, exactly: sums are not differentially private unless noise was added. It can also
 recover the random number of each ciphertext that it sees, so what an aggregator computed must be given fresh randomness
 (`EncryptedVector.rerandomise`) before it is sent; otherwise the key holder may test guesses of the aggregator's
-weights. By default this randomness is uniform, whatever the key holder made of n and h. The bytes of a vector state the
-sums of its weights. A masked vector tells the key holder nothing more than 2^-mask_bits in statistical distance, and
-nothing of the weights.
+weights. By default this randomness is uniform, whatever the key holder made of n and h: a public key that is read from
+bytes proves that n has no common factor with φ(n). The bytes of a vector state the sums of its weights. A masked vector
+tells the key holder nothing more than 2^-mask_bits in statistical distance, and nothing of the weights.
 
 *Who must not collude.* The key holder with anyone who sees the owners' single ciphertexts: it decrypts them. Whoever
 sees an owner's messages on the wire counts, so owners send over an encrypted channel. With a threshold key
@@ -28,8 +29,10 @@ sees an owner's messages on the wire counts, so owners send over an encrypted ch
 
 *An active attacker* can change a plaintext without knowing it, because ciphertexts are malleable: nothing here
 proves who made a ciphertext or what is in it. An owner who encrypts outside the declared range by hand may
-disturb the sum; slots that decrypt outside the declared range are refused, others are not noticed. The key holder must
-not answer decryption queries for strangers.
+disturb the sum; slots that decrypt outside the declared range are refused, others are not noticed. A mask covers the
+declared range: a number outside it that a key holder encrypts by hand shows in the masked vector, times its weight, to
+this key holder. Where weights are secret from it, owners other than the key holder encrypt. The key holder must not
+answer decryption queries for strangers.
 
 *Assumptions.* Decisional composite residuosity. With `randomness="fixed-base"` (the default), h^(n r) for a random
 exponent r of half the modulus' length must also be indistinguishable from a random n-th residue of Jacobi symbol 1

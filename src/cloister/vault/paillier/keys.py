@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from cloister.privacy.errors import BadInput, BadNumber, CiphertextRejected
 from cloister.privacy.noise.source import SYSTEM, Source, integer
 from cloister.vault.key_file import StoredSecret
+from cloister.vault.paillier.proof import is_proof, prove
 
 if TYPE_CHECKING:
     from cloister.vault.paillier.vector import EncryptedVector
@@ -35,15 +36,23 @@ SIZES = (2048, 3072, 4096)
 _WINDOW = 6
 _APART = 100  # primes of b bits differ by more than 2^(b - 100): closer ones are found from n (FIPS 186-5, A.1.3)
 _TESTS = 40  # Miller-Rabin after GMP's Baillie-PSW: 4^-40 for an adversarial number, far less for a random one
-_SMALL = prod(int(number) for number in range(3, 4096, 2) if gmpy2.is_prime(number))
+_PRIMES = [number for number in range(3, 4096, 2) if gmpy2.is_prime(number)]
+_SMALL = prod(_PRIMES)
+_SMOOTH = prod(prime ** (32 // (prime.bit_length() - 1)) for prime in (2, *_PRIMES))
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """A public key: the modulus n, and h, whose powers h^(n r) are the random part of ciphertexts."""
+    """A public key: the modulus n, and h, whose powers h^(n r) are the random part of ciphertexts.
+
+    Attributes:
+        roots: the proof that n has no common factor with φ(n) (`proof`). Without it n is taken on trust, and such a key
+            has no bytes: every key that was read from bytes has one.
+    """
 
     n: int
     h: int
+    roots: tuple[int, ...] = field(default=(), repr=False, compare=False)
     _squared: mpz = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -53,8 +62,10 @@ class PublicKey:
         if not sound or not 1 < self.h < self.n - 1 or gmpy2.jacobi(self.h, self.n) != 1:
             raise BadNumber("this public key is malformed, and nothing is encrypted with it. Ask its holder again.")
         # Its powers are the random part of ciphertexts: of a small order, modulo either prime, they would hide nothing.
-        if gmpy2.gcd(gmpy2.powmod(self.h, 2 * _SMALL, self.n) - 1, self.n) != 1:
+        if gmpy2.gcd(gmpy2.powmod(self.h, _SMOOTH, self.n) - 1, self.n) != 1:
             raise BadNumber("this public key has an h of small order, which hides nothing. Do not trust its holder.")
+        if self.roots and not is_proof(self.n, self.roots):
+            raise BadNumber("this public key has a wrong proof of its modulus. Ask its holder for the key again.")
         object.__setattr__(self, "_squared", mpz(self.n) ** 2)
 
     @property
@@ -166,7 +177,7 @@ class PrivateKey(StoredSecret):
         if h is None:
             # -x² has Jacobi symbol 1 and no small order: -1 is no square modulo either prime (Damgård et al. 2010).
             h = int(-(mpz(2 + secrets.randbelow(int(n) - 3)) ** 2) % n)
-        return cls(PublicKey(int(n), h), mpz(p), mpz(q))
+        return cls(PublicKey(int(n), h, prove(mpz(p), mpz(q))), mpz(p), mpz(q))
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "PrivateKey":

@@ -17,6 +17,7 @@ from cloister.privacy.errors import BadInput, CiphertextRejected
 from cloister.privacy.signing import canonical
 from cloister.vault.paillier.keys import SIZES, PrivateKey, PublicKey
 from cloister.vault.paillier.layout import Layout
+from cloister.vault.paillier.proof import ROOTS
 
 if TYPE_CHECKING:
     from cloister.vault.paillier.vector import EncryptedVector
@@ -44,15 +45,20 @@ _MOST_HEAD = 1 << 14
 
 def write_public_key(public: PublicKey) -> bytes:
     """Return a public key as bytes."""
-    size = public.bits // 8
-    return _write({"kind": "public key", "bits": public.bits}, [public.n, public.h], size)
+    if not public.roots:
+        raise BadInput("this copy of a public key has no proof of its modulus. Publish PrivateKey.public instead.")
+    head = {"kind": "public key", "bits": public.bits, "roots": len(public.roots)}
+    return _write(head, [public.n, public.h, *public.roots], public.bits // 8)
 
 
 def read_public_key(raw: bytes) -> PublicKey:
     """Return the public key of its bytes. Compare its fingerprint with the holder's."""
-    head, body = _read(raw, "public key", {"bits"})
-    n, h = _numbers(body, 2, _size(head["bits"]) // 8)
-    return _checked(PublicKey, n, h)
+    head, body = _read(raw, "public key", {"bits", "roots"})
+    bits = _size(head["bits"])
+    n, h, *roots = _numbers(body, 2 + ROOTS, bits // 8)
+    if head["roots"] != ROOTS or n.bit_length() != bits:
+        raise CiphertextRejected("these bytes are no public key of this version. Ask its holder for them again.")
+    return _checked(PublicKey, n, h, tuple(roots))
 
 
 def write_private_key(public: PublicKey, p: int, q: int) -> bytes:
@@ -212,7 +218,7 @@ def _integer(text: object) -> int:
     return int(str(text))
 
 
-def _checked(make: Callable[..., _Key], *numbers: int) -> _Key:
+def _checked(make: Callable[..., _Key], *numbers: int | tuple[int, ...]) -> _Key:
     """Return a key of numbers that were read, or refuse without showing them."""
     try:
         return make(*numbers)

@@ -6,9 +6,11 @@ import gmpy2
 import pytest
 from gmpy2 import mpz
 
-from cloister.privacy.errors import BadNumber, CiphertextRejected, OutOfRange
+from cloister.privacy.errors import BadInput, BadNumber, CiphertextRejected, OutOfRange
+from cloister.privacy.signing import canonical
 from cloister.vault.paillier import EncryptedVector, FixedPoint, Layout, Levels, PrivateKey, PublicKey, combine_partials
 from cloister.vault.paillier.keys import _prime
+from cloister.vault.paillier.proof import ROOTS, _challenges
 from cloister.vault.paillier.threshold import cut
 
 from .paillier_key import fixed_key
@@ -78,6 +80,76 @@ def test_an_h_of_small_order_is_refused(order):
     p, q, h = h_of(order)
     with pytest.raises(BadNumber, match="small order"):
         PublicKey(int(p * q), h)
+
+
+@pytest.mark.parametrize(("order", "prime"), [(8, 2), (1 << 14, 2), (9, 3), (3**12, 3), (4093**2, 4093)])
+def test_an_h_whose_order_is_a_power_of_a_small_prime_is_refused(order, prime):
+    # Modulo both primes: otherwise the part of it that is 1 would show by itself.
+    p, q = prime_with(order), prime_with(order)
+    roots = []
+    for modulus in (p, q):
+        root = mpz(1)
+        while gmpy2.powmod(root, order // prime, modulus) == 1:
+            root = gmpy2.powmod(secrets.randbits(900), (modulus - 1) // order, modulus)
+        roots.append(root)
+    h = (q * gmpy2.invert(q, p) * roots[0] + p * gmpy2.invert(p, q) * roots[1]) % (p * q)
+    with pytest.raises(BadNumber, match="small order"):
+        PublicKey(int(p * q), int(h))
+
+
+def without_a_proof(kind: str) -> PublicKey:
+    """A key of a modulus that has a factor in common with φ(n)."""
+    while True:
+        # 10,007 = 2·5,003 + 1 is above the small factors that are looked for, in n and in orders.
+        n = int(10_007 * prime_with(10_007, 1018) * _prime(1017) if kind == "divides" else _prime(1024) ** 2)
+        if n.bit_length() == 2048:
+            return PublicKey(n, pow(secrets.randbits(2000), 2, n))
+
+
+@pytest.mark.parametrize("kind", ["divides", "square"])
+def test_a_modulus_whose_ciphertexts_could_be_marked_is_not_published(kind):
+    """A number of order f modulo n² that is no n-th residue would survive a mask, raised to the weight."""
+    public = without_a_proof(kind)
+    with pytest.raises(BadInput, match="no proof"):
+        public.to_bytes()
+    numbers = _challenges(public.n)
+    for roots in (fixed_key().public.roots, (1,) * ROOTS, (0,) * ROOTS, tuple(numbers), (2**2047,) * ROOTS):
+        with pytest.raises(BadNumber, match="wrong proof"):
+            PublicKey(public.n, public.h, roots)
+
+
+def test_few_numbers_have_a_root_modulo_such_a_modulus():
+    public = without_a_proof("square")
+    p = int(gmpy2.isqrt(public.n))
+    # An n-th power modulo p² is a p-th power, so its order divides p - 1.
+    assert not any(pow(number, p - 1, public.n) == 1 for number in _challenges(public.n))
+
+
+def test_a_proof_belongs_to_one_modulus_and_has_one_order_and_length():
+    public = fixed_key().public
+    assert PublicKey(public.n, public.h, public.roots).to_bytes() == public.to_bytes()
+    assert all(
+        pow(root, public.n, public.n) == number
+        for root, number in zip(public.roots, _challenges(public.n), strict=True)
+    )
+    raw = public.to_bytes()
+    size = public.bits // 8
+    for number in range(ROOTS):
+        at = len(raw) - size * (number + 1)
+        with pytest.raises(CiphertextRejected):
+            PublicKey.from_bytes(raw[: at + 9] + bytes([raw[at + 9] ^ 1]) + raw[at + 10 :])
+    for roots in (public.roots[::-1], public.roots[:-1], (*public.roots, 1), tuple(-root for root in public.roots)):
+        with pytest.raises(BadNumber, match="wrong proof"):
+            PublicKey(public.n, public.h, roots)
+    assert len({fixed_key().public, PublicKey(public.n, public.h)}) == 1
+
+
+def test_a_key_of_another_length_than_it_states_is_refused():
+    public = fixed_key().public
+    head = canonical({"kind": "public key", "bits": 4096, "roots": ROOTS})
+    body = b"".join(number.to_bytes(512, "big") for number in (public.n, public.h, *public.roots))
+    with pytest.raises(CiphertextRejected, match="no public key"):
+        PublicKey.from_bytes(public.to_bytes()[:5] + len(head).to_bytes(4, "big") + head + body)
 
 
 def test_a_key_of_a_short_prime_or_of_close_primes_is_refused():

@@ -131,7 +131,7 @@ def test_a_liar_who_learned_the_key_when_it_was_caught_cannot_use_it_again_on_th
             wrong = field.add(number.value, error)
             mac = field.add(number.mac, field.multiply(np.array([error]), np.array([guess], dtype=np.uint64)))
             number = sharing.Authenticated(checked, wrong, mac, 100)
-        learned[party.index] = learned.get(party.index, []) + [int(checked._key[0])]
+        learned[party.index] = [*learned.get(party.index, []), int(checked._key[0])]
         return checked.reveal(number).tolist()
 
     first, second = local_links(2), local_links(2)
