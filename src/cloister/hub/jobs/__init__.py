@@ -11,10 +11,11 @@
     runner.py         one job from its claim to its result
     job_types/        query, profile, training, synthesis
     external_tables/  synthetic tables that an owner made elsewhere: checked, charged, shared
+    attacks/          what an owner attacks of all that was made from their dataset, for the owner alone
     worker.py         the processes: a supervisor, and a child that runs jobs
     maintenance.py    periodic tasks of a worker: new versions, expired requests, mail
 
 The datasets and jobs that a user may see are in `approvals/visibility.py`.
 
-Only a worker opens tables with rows, and only after the policy has decided.
+Only a worker opens tables with rows, and only after the policy has decided, or for an attack of the owner's.
 """

@@ -62,7 +62,11 @@ class Curator:
         RowVisibility(
             "the hub's pages", False, "schema and plans, which are made on empty tables, and released answers"
         ),
-        RowVisibility("the hub's workers", True, "the rows, in memory, while they compute what was charged for"),
+        RowVisibility(
+            "the hub's workers",
+            True,
+            "the rows, in memory, while they compute what was charged for, or attack for the owner",
+        ),
         RowVisibility("operators", False, "no page or call shows them rows, and none changes a ledger"),
         RowVisibility(
             "anyone who is root on the hub's machine", True, "keys and memory, and so the rows: this must be trusted"

@@ -613,11 +613,17 @@ def test_a_model_whose_result_was_removed_is_not_attacked(world):
 
 @pytest.mark.parametrize("name", ["MixedNB", "LinearRegression", "RandomForestClassifier"])
 def test_other_kinds_of_models_are_attacked(world, name):
+    """One of them was evaluated: its members are the people that it was not tried on."""
     target = {"MixedNB": "ward", "LinearRegression": "cost"}.get(name, "readmitted")
     features = "age, stay_days, ward" if target == "cost" else ""
-    told = found(world, attack(world, trained(world, name, target, "rho 0.01", features=features, evaluate="")))
+    evaluate = "0.3" if name == "MixedNB" else ""
+    number = attack(world, trained(world, name, target, "rho 0.01", features=features, evaluate=evaluate))
+    told = found(world, number)
     assert told.state == "done", told.facts
     assert told.facts["attacks"] >= 3
+    (member, *_) = report(world, number)["json"]["findings"]
+    assert (member["attack"], member["claim"]) == ("membership by LiRA", "rho 0.007" if evaluate else "rho 0.01")
+    assert (member["attempts"] < 1_300) == bool(evaluate)
 
 
 def test_a_restored_hub_runs_no_attack_of_its_copy(world):
