@@ -1,5 +1,6 @@
 """Private estimators keep scikit-learn's contract, except where that contract asks for a look at somebody's row."""
 
+import inspect
 import warnings
 from collections import Counter
 from fractions import Fraction
@@ -17,6 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import cloister as cl
 from cloister import learn
+from cloister.learn.pate import PATEClassifier
 
 SPEND = cl.epsilon(10**6, delta="1e-6")  # next to no noise: the checks are about the contract
 PUBLIC = {"bounds": (-10, 10), "classes": [-1, 0, 1, 2]}
@@ -140,6 +142,18 @@ def test_users_are_told_every_check_that_privacy_forbids():
     for name, (_, forbidden) in CHECKED.items():
         for check in forbidden:
             assert f"`{check}`" in told, (name, check)
+
+
+def test_rows_may_be_given_by_scikit_learns_name():
+    methods = [
+        *("fit", "predict", "predict_proba", "predict_log_proba", "decision_function", "score"),
+        *("transform", "inverse_transform"),
+    ]
+    for kind in [*(getattr(learn, name) for name in CHECKED), PATEClassifier]:
+        found = {name: inspect.signature(getattr(kind, name)) for name in methods if hasattr(kind, name)}
+        assert len(found) > 1
+        firsts = {name: list(signature.parameters)[1] for name, signature in found.items()}
+        assert firsts == dict.fromkeys(found, "X"), kind
 
 
 @pytest.mark.parametrize("name", CHECKED)

@@ -240,10 +240,11 @@ class PrivateEstimator(Quiet, BaseEstimator):  # type: ignore[misc]
 
 def _explained(method: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a method to explain arguments known from other libraries; a wrapped fit also checks its parameters."""
+    own = inspect.signature(method).parameters.keys()
 
     @wraps(method)
     def told(self: Any, *args: Any, **kwargs: Any) -> Any:
-        for name in kwargs.keys() & _ELSEWHERE.keys():
+        for name in kwargs.keys() & _ELSEWHERE.keys() - own:
             raise TypeError(
                 f"{type(self).__name__}.{method.__name__}() got an unexpected keyword argument {name!r}: "
                 f"{_ELSEWHERE[name]}"
@@ -270,6 +271,18 @@ _ELSEWHERE = {
     "sample_weight": "a row's weight would multiply what it can reveal, so every row counts once.",
     "class_weight": "class sizes are private, and rows have no weights. Move the threshold on predict_proba.",
     "C": "how much a model is shrunk follows from the noise. Leave it out; Ridge has alpha.",
+    "alpha": "how much a model is shrunk follows from the noise. Leave it out; Ridge has alpha.",
+    "activation": "hidden layers use tanh. For another network give learn.deep.train a loss of your own.",
+    "solver": "the algorithm is the private one. Leave it out.",
+    "learning_rate": "the step size is constant. Networks have learning_rate_init.",
+    **dict.fromkeys(
+        ("early_stopping", "n_iter_no_change", "tol", "validation_fraction"),
+        "stopping by the rows would reveal them, so the number of steps is fixed. Leave it out, or set max_iter.",
+    ),
+    "warm_start": "each fit is charged, and begins from nothing. Leave it out.",
+    "verbose": "the course of a fit is private. Leave it out; networks show their steps with progress=True.",
+    "shuffle": "rows are sampled at random, or all are read. Leave it out.",
+    "n_jobs": "a fit runs in one process. Leave it out.",
 }
 _ABSENT = {
     "loss_curve_": "the training loss of private rows is not released.",

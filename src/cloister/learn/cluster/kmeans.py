@@ -139,22 +139,22 @@ class KMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, Pr
 
         return steps
 
-    def predict(self, rows: Any) -> Integers:
+    def predict(self, X: Any) -> Integers:  # noqa: N803
         """Return the index of each row's nearest centre."""
-        table = read_answers(self, rows, self.fill).numbers()
+        table = read_answers(self, X, self.fill).numbers()
         return np.asarray(distances(self._box.settle(table), self.cluster_centers_).argmin(axis=1))
 
-    def transform(self, rows: Any) -> Floats:
+    def transform(self, X: Any) -> Floats:  # noqa: N803
         """Return the distance of each row from each centre."""
-        return distances(read_answers(self, rows, self.fill).numbers(), self.cluster_centers_)
+        return distances(read_answers(self, X, self.fill).numbers(), self.cluster_centers_)
 
     @property
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
 
-    def score(self, rows: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
         """Return minus the sum of squared distances of rows that you may see: the score is not private."""
-        return -float((self.transform(rows).min(axis=1) ** 2).sum())
+        return -float((self.transform(X).min(axis=1) ** 2).sum())
 
     def fit_predict(self, X: Any, y: Any = None, **_: Any) -> NDArray[Any]:  # noqa: N803
         """Refuse: clusters of training rows are not private."""

@@ -124,22 +124,22 @@ class NeuralNetworkClassifier(ClassifierMixin, NetworkEstimator):  # type: ignor
         self.expected_accuracy_ = accuracy
         return accuracy
 
-    def decision_function(self, rows: Any) -> Floats:
+    def decision_function(self, X: Any) -> Floats:  # noqa: N803
         """Return one score for each class; for two classes, the score of `classes_[1]`."""
-        outputs = self._outputs(rows)
+        outputs = self._outputs(X)
         return np.asarray(outputs[:, 1] - outputs[:, 0] if len(self.classes_) == 2 else outputs)
 
-    def predict(self, rows: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Predict the class of each row."""
-        places = self._outputs(rows).argmax(axis=1)
+        places = self._outputs(X).argmax(axis=1)
         return np.asarray(self.classes_[places])
 
-    def predict_proba(self, rows: Any) -> Floats:
+    def predict_proba(self, X: Any) -> Floats:  # noqa: N803
         """Return the probability of each class."""
-        outputs = self._outputs(rows)
+        outputs = self._outputs(X)
         weights = np.exp(outputs - outputs.max(axis=1, keepdims=True))
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
-    def predict_log_proba(self, rows: Any) -> Floats:
+    def predict_log_proba(self, X: Any) -> Floats:  # noqa: N803
         """Return the logarithm of each probability."""
-        return np.asarray(np.log(np.maximum(self.predict_proba(rows), 1e-300)))
+        return np.asarray(np.log(np.maximum(self.predict_proba(X), 1e-300)))

@@ -103,8 +103,8 @@ class NeuralNetworkRegressor(RegressorMixin, NetworkEstimator):  # type: ignore[
         box = read_box(self.target_bounds, 1)
         return float(box.low[0]), float(box.high[0])
 
-    def predict(self, rows: Any) -> Floats:
+    def predict(self, X: Any) -> Floats:  # noqa: N803
         """Predict the target of each row, within its bounds."""
-        unit = (np.clip(self._outputs(rows)[:, 0], -1.0, 1.0) + 1) / 2
+        unit = (np.clip(self._outputs(X)[:, 0], -1.0, 1.0) + 1) / 2
         low, high = self._target_ends
         return np.asarray(low + (high - low) * unit)

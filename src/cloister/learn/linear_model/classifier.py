@@ -144,16 +144,16 @@ class LinearClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         table = read_answers(self, rows, self.fill).numbers()
         return table if self._box is None else self._box.settle(table)
 
-    def decision_function(self, rows: Any) -> Floats:
+    def decision_function(self, X: Any) -> Floats:  # noqa: N803
         """Return the score of each row for `classes_[1]`; with more than two classes, one score for each."""
-        table = self._read(rows)
+        table = self._read(X)
         if self._seen is not None:
             table = self._seen.rows(table) / self._seen.scale + self._seen.centre
         scores = weighted(table, self.coef_.T) + self.intercept_
         return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
 
-    def predict(self, rows: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Predict the class of each row."""
-        scores = self.decision_function(rows)
+        scores = self.decision_function(X)
         codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[codes])

@@ -307,25 +307,25 @@ class LogisticRegression(LinearClassifier):
         self.standard_errors_, self.expected_accuracy_ = model.errors, model.accuracy
         self.expected_accuracy_interval_ = model.accuracy_interval
 
-    def predict_proba(self, rows: Any) -> Floats:
+    def predict_proba(self, X: Any) -> Floats:  # noqa: N803
         """Return the probability of each class.
 
         A clipped gradient is the gradient of another loss: linear where the logistic loss is steep. Its minimiser gives
         probabilities too: p min(s(-f), c) = (1 - p) min(s(f), c), where f is the score, s the sigmoid and c the limit
         set by the row's norm. Without a limit that is the sigmoid of f.
         """
-        scores = self.decision_function(rows)
+        scores = self.decision_function(X)
         if scores.ndim > 1:
             weights = np.exp(scores - scores.max(axis=1, keepdims=True))
             return np.asarray(weights / weights.sum(axis=1, keepdims=True))
-        limit = self._limits(rows)
+        limit = self._limits(X)
         right, left = np.minimum(sigmoid(scores), limit), np.minimum(sigmoid(-scores), limit)
         share = right / (right + left)
         return np.column_stack([1 - share, share])
 
-    def predict_log_proba(self, rows: Any) -> Floats:
+    def predict_log_proba(self, X: Any) -> Floats:  # noqa: N803
         """Return the logarithm of each probability."""
-        return np.asarray(np.log(np.maximum(self.predict_proba(rows), 1e-300)))
+        return np.asarray(np.log(np.maximum(self.predict_proba(X), 1e-300)))
 
     def _limits(self, rows: Any) -> Any:
         """Return the residual at which the gradient of each row is clipped."""

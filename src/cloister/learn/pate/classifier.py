@@ -286,15 +286,15 @@ class PATEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """Read rows to predict; a missing number is the middle of the public rows' range."""
         return self._box.settle(read_answers(self, rows, self.fill).numbers())
 
-    def predict(self, rows: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Predict the class of each row, by the student."""
-        numbers = self._answers(rows)
+        numbers = self._answers(X)
         codes = np.asarray(self.student_.predict(numbers), dtype=np.int64) if len(numbers) else np.zeros(0, np.int64)
         return np.asarray(self.classes_[codes])
 
-    def predict_proba(self, rows: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Return the probability of each class, by the student."""
-        numbers = self._answers(rows)
+        numbers = self._answers(X)
         if not hasattr(self.student_, "predict_proba"):
             raise AttributeError(f"the student, a {type(self.student_).__name__}, has no predict_proba.")
         if not len(numbers):

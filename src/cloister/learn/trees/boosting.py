@@ -126,33 +126,33 @@ class GradientBoostingClassifier(ClassifierMixin, Boosting):  # type: ignore[mis
         self._keep(X, data, model)
         return self
 
-    def decision_function(self, rows: Any) -> Floats:
+    def decision_function(self, X: Any) -> Floats:  # noqa: N803
         """Return the margin for `classes_[1]`; with more than two classes, one for each."""
-        margins = self._margins(rows)
+        margins = self._margins(X)
         return np.asarray(margins[:, 0] if margins.shape[1] == 1 else margins)
 
-    def predict(self, rows: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Predict the class of each row."""
-        scores = self.decision_function(rows)
+        scores = self.decision_function(X)
         codes = (scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[codes])
 
-    def predict_proba(self, rows: Any) -> Floats:
+    def predict_proba(self, X: Any) -> Floats:  # noqa: N803
         """Return the probability of each class.
 
         With clipped residuals a margin f balances p min(1 - s, c) = (1 - p) min(s, c), where s is the sigmoid of f and
         c the limit; p is the solution.
         """
-        scores = self.decision_function(rows)
+        scores = self.decision_function(X)
         if scores.ndim > 1:
             weights = np.exp(scores - scores.max(axis=1, keepdims=True))
             return np.asarray(weights / weights.sum(axis=1, keepdims=True))
         right, left = np.minimum(sigmoid(scores), _CLIP), np.minimum(sigmoid(-scores), _CLIP)
         return np.asarray(np.column_stack([left, right]) / (left + right)[:, None])
 
-    def predict_log_proba(self, rows: Any) -> Floats:
+    def predict_log_proba(self, X: Any) -> Floats:  # noqa: N803
         """Return the logarithm of each probability."""
-        return np.asarray(np.log(np.maximum(self.predict_proba(rows), 1e-300)))
+        return np.asarray(np.log(np.maximum(self.predict_proba(X), 1e-300)))
 
     def shape_chart(self, feature: Any) -> Any:
         """Return an Altair chart of one feature's contribution to the log-odds."""

@@ -141,9 +141,9 @@ class GradientBoostingRegressor(RegressorMixin, Boosting):  # type: ignore[misc]
         box = read_box(self.target_bounds, 1)
         return _Target(float(box.low[0]), float(box.high[0]))
 
-    def predict(self, rows: Any) -> Floats:
+    def predict(self, X: Any) -> Floats:  # noqa: N803
         """Predict the target of each row, within its bounds."""
-        margins = self._margins(rows)[:, 0]
+        margins = self._margins(X)[:, 0]
         return np.asarray(np.clip(margins, self._target.low, self._target.high))
 
     def shape_chart(self, feature: Any) -> Any:

@@ -249,9 +249,9 @@ class RandomForestClassifier(TreeClassifier):
     def _trees(self) -> Sequence[Tree]:
         return self.estimators_
 
-    def predict_proba(self, rows: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Return the probability of each class, from the sum of the trees' log-odds."""
-        cells = self._cells(rows)
+        cells = self._cells(X)
         return self._forest.shares(cells)
 
 

@@ -34,20 +34,20 @@ class TreeClassifier(ClassifierMixin, BinnedEstimator):  # type: ignore[misc]
     def _trees(self) -> Sequence[Tree]:
         """Return the released trees."""
 
-    def predict_proba(self, rows: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Return the probability of each class: the shares of the row's leaf, averaged over the trees."""
-        cells = self._cells(rows)
+        cells = self._cells(X)
         trees = self._trees()
         return np.asarray(sum(tree.shares[tree.leaves(cells)] for tree in trees) / len(trees))
 
-    def predict(self, rows: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """Predict the class of each row."""
-        shares = self.predict_proba(rows)
+        shares = self.predict_proba(X)
         return np.asarray(np.asarray(self.classes_)[shares.argmax(axis=1)])
 
-    def predict_log_proba(self, rows: Any) -> NDArray[np.float64]:
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Return the logarithm of each probability."""
-        return np.asarray(np.log(self.predict_proba(rows)))
+        return np.asarray(np.log(self.predict_proba(X)))
 
 
 class DecisionTreeClassifier(TreeClassifier):

@@ -162,10 +162,27 @@ def test_a_large_loss_is_spent_as_the_rho_that_implies_it(book):
     assert model.score(ROWS, LABELS) > 0.8
 
 
-@pytest.mark.parametrize("name", ["solver", "activation", "early_stopping"])
-def test_settings_of_mlpclassifier_that_are_not_here_say_why(name):
-    with pytest.raises(TypeError, match="unexpected keyword argument"):
-        learn.NeuralNetworkClassifier(SPEND, **{name: "adam"})
+@pytest.mark.parametrize("kind", [learn.NeuralNetworkClassifier, learn.NeuralNetworkRegressor])
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("solver", "the private one"),
+        ("activation", "tanh.*learn.deep.train"),
+        ("alpha", "follows from the noise"),
+        ("early_stopping", "max_iter"),
+        ("tol", "max_iter"),
+        ("learning_rate", "learning_rate_init"),
+        ("warm_start", "each fit is charged"),
+        ("verbose", "progress=True"),
+    ],
+)
+def test_settings_of_mlpclassifier_that_are_not_here_say_why(kind, name, why):
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}': .*{why}"):
+        kind(SPEND, **{name: "adam"})
+
+
+def test_a_setting_that_an_estimator_has_is_not_explained_away():
+    assert learn.Ridge(SPEND, bounds=(0, 1), target_bounds=(0, 1), alpha=2.0).alpha == 2.0
 
 
 def test_a_choice_among_settings_is_counted_in_one_spend(book):
