@@ -10,16 +10,18 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from sklearn.compose import make_column_transformer
-from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, VotingClassifier
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
+from sklearn.decomposition import PCA
+from sklearn.ensemble import BaggingClassifier, RandomForestClassifier, VotingClassifier, VotingRegressor
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KernelDensity, KNeighborsClassifier
 from sklearn.pipeline import make_pipeline, make_union
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
-from sklearn.semi_supervised import LabelSpreading
+from sklearn.preprocessing import MinMaxScaler, QuantileTransformer, StandardScaler
+from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -253,6 +255,60 @@ CARRIERS = {
     "unfitted private": (lambda: learn.GaussianNB(SPEND, **PUBLIC), "not fitted"),
     "teachers": (lambda: serving.TeacherEnsemble(bounds=(0, 1), classes=[0, 1, 2]).fit(ROWS, LABELS), "not known"),
 }
+
+
+def with_rows(model: Any) -> Any:
+    model.rows_ = ROWS
+    return model
+
+
+CARRIERS |= {
+    "table on a pipeline": (lambda: with_rows(fitted(make_pipeline(StandardScaler(), GaussianNB()))), "rows_"),
+    "table on a vote": (lambda: with_rows(fitted(VotingClassifier([("a", GaussianNB())]))), "rows_"),
+    "self-training": (
+        lambda: SelfTrainingClassifier(GaussianNB()).fit(ROWS, np.where(ROWS[:, 1] < 0.5, LABELS, -1)),
+        "label of every row",
+    ),
+    "scores of a search": (lambda: fitted(GridSearchCV(GaussianNB(), {"priors": [None]}, cv=2)), "best_estimator_"),
+    "bag's votes on its rows": (lambda: fitted(BaggingClassifier(GaussianNB(), 50, oob_score=True)), "oob_decision"),
+    "bag's weights of its rows": (
+        lambda: BaggingClassifier(GaussianNB(), 2).fit(ROWS, LABELS, sample_weight=np.ones(len(ROWS))),
+        "weight of every row",
+    ),
+    "fitted model to copy": (
+        lambda: fitted(VotingClassifier([("a", with_rows(fitted(GaussianNB())))])),
+        "fitted itself",
+    ),
+    "transformed target": (
+        lambda: fitted(TransformedTargetRegressor(Ridge(), transformer=QuantileTransformer(n_quantiles=5))),
+        "single rows",
+    ),
+    "table as a parameter": (lambda: fitted(GaussianNB()).set_params(priors=ROWS), "parameter priors"),
+    "function as a parameter": (lambda: fitted(Ridge()).set_params(alpha=lambda: ROWS), "parameter alpha"),
+}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: make_pipeline(StandardScaler(), LogisticRegression(class_weight={0: 1, 1: 2, 2: 1})),
+        lambda: make_pipeline(make_union(StandardScaler(), PCA(2)), GaussianNB(priors=np.array([0.2, 0.3, 0.5]))),
+        lambda: make_pipeline(
+            make_column_transformer((StandardScaler(), [0]), remainder=StandardScaler()), GaussianNB()
+        ),
+        lambda: VotingClassifier([("a", GaussianNB()), ("b", make_pipeline(StandardScaler(), LogisticRegression()))]),
+        lambda: VotingRegressor([("a", Ridge()), ("b", LinearRegression())]),
+        lambda: BaggingClassifier(GaussianNB(), 2, random_state=np.random.RandomState(1)),
+        lambda: OneVsRestClassifier(LogisticRegression()),
+        lambda: TransformedTargetRegressor(Ridge()),
+    ],
+)
+def test_containers_of_parametric_models_pass_as_their_fit_leaves_them(made: Any) -> None:
+    model = fitted(made())
+    serving.check_export(model)
+    model.rows_ = ROWS
+    with pytest.raises(OutputRefused, match="rows_"):
+        serving.check_export(model)
 
 
 @pytest.mark.parametrize("name", CARRIERS)

@@ -54,6 +54,10 @@ _CARRIERS = {
     ),
     "LogisticRegressionCV": "scores of the rows it was fitted to",
     "RidgeCV": "scores of the rows it was fitted to",
+    "SelfTrainingClassifier": "the label of every row it was fitted to",
+    **dict.fromkeys(
+        ("GridSearchCV", "RandomizedSearchCV"), "scores of the rows it was fitted to, beside its best_estimator_"
+    ),
 }
 # scikit-learn's models that keep sums over rows alone, and the attributes that their `fit` sets.
 _INPUT = {"n_features_in_", "feature_names_in_"}
@@ -93,6 +97,26 @@ _PARAMETRIC: dict[str, set[str]] = {
     "StandardScaler": {"mean_", "var_", "scale_", "n_samples_seen_"},
     "PCA": _COMPONENTS,
 }
+_VOTED = {"le_", "classes_", "estimators_", "named_estimators_"}
+_BAGGED = {
+    *("_n_samples", "classes_", "n_classes_", "estimator_", "estimator_params", "estimators_", "estimators_features_"),
+    *("_max_samples", "_max_features", "_sample_weight", "_seeds"),
+}
+# Containers of models, and the attributes that their `fit` sets beside the parts.
+_CONTAINERS: dict[str, set[str]] = {
+    "Pipeline": set(),
+    "FeatureUnion": set(),
+    "ColumnTransformer": {
+        *("_columns", "_transformer_to_input_indices", "_remainder", "_n_features", "sparse_output_", "transformers_"),
+        *("output_indices_", "_name_to_fitted_passthrough"),
+    },
+    "VotingClassifier": _VOTED,
+    "VotingRegressor": _VOTED,
+    "BaggingClassifier": _BAGGED,
+    "BaggingRegressor": _BAGGED,
+    "OneVsRestClassifier": {"estimators_", "label_binarizer_", "classes_"},
+    "TransformedTargetRegressor": {"regressor_", "transformer_", "_training_dim"},
+}
 _ROUTING = {"_metadata_request", "_sklearn_output_config", "_skl_callbacks"}
 
 
@@ -131,7 +155,8 @@ def reason_to_refuse(model: Any, rows: int | None = None) -> str | None:
         return f"a {name:.60} is not known to be free of training rows."
     parts = list(_parts(model))
     if parts:
-        return next((reason for part in parts if (reason := reason_to_refuse(part, rows)) is not None), None)
+        told = next((reason for part in parts if (reason := reason_to_refuse(part, rows)) is not None), None)
+        return _of_container(model) if told is None else told
     if name in _CARRIERS:
         return f"a {name} stores {_CARRIERS[name]}. Use a private model of cloister.learn."
     if name not in _PARAMETRIC:
@@ -187,6 +212,34 @@ def _parts(model: Any) -> Iterator[Any]:
     elif name in ("GridSearchCV", "RandomizedSearchCV", "SelfTrainingClassifier", "TransformedTargetRegressor"):
         inner = ("best_estimator_", "estimator_", "regressor_")
         yield from (getattr(model, attribute) for attribute in inner if hasattr(model, attribute))
+        target = getattr(model, "transformer_", None)
+        if target is not None and not _does_nothing(target):
+            yield target
+
+
+def _does_nothing(transformer: Any) -> bool:
+    return type(transformer).__name__ == "FunctionTransformer" and set(
+        map(str, (transformer.func, transformer.inverse_func, transformer.kw_args, transformer.inv_kw_args))
+    ) == {"None"}
+
+
+def _of_container(model: Any) -> str | None:
+    """Return why a container must not leave whose parts may: it holds something else, or fitted models to copy."""
+    name = type(model).__name__
+    if name in _CARRIERS:
+        return f"a {name} stores {_CARRIERS[name]}. Serve that part, or a private model of cloister.learn."
+    state = set(vars(model)) - set(model.get_params(deep=False)) - _ROUTING
+    for foreign in sorted(state - _CONTAINERS[name] - _INPUT):
+        return f"the {name} has {foreign:.60}, which is not known to be free of training rows."
+    if getattr(model, "_sample_weight", None) is not None:
+        return f"the {name} stores the weight of every row it was fitted to."
+    fitted = {id(part) for part in _parts(model)}
+    for given in model.get_params(deep=True).values():
+        if not hasattr(given, "get_params") or isinstance(given, type) or id(given) in fitted:
+            continue
+        if set(vars(given)) - set(given.get_params(deep=False)) - _ROUTING and reason_to_refuse(given) is not None:
+            return f"the {name} was given a {type(given).__name__:.60} to copy that is fitted itself."
+    return None
 
 
 def _of_numbers(model: Any, known: set[str], rows: int | None) -> str | None:
@@ -196,7 +249,22 @@ def _of_numbers(model: Any, known: set[str], rows: int | None) -> str | None:
         return f"the {name} is not fitted."
     for foreign in sorted(state - known - _INPUT):
         return f"the {name} has {foreign:.60}, which no fit sets: nobody knows whether it is public."
+    for parameter, value in sorted(model.get_params(deep=False).items()):
+        if not _is_setting(value):
+            return f"the parameter {parameter} of the {name} is a {type(value).__name__:.60}, which may hold rows."
     for attribute, value in sorted(vars(model).items()):
         if rows is not None and isinstance(value, np.ndarray) and rows > 1 and rows in value.shape:
             return f"the {name} has {attribute}, an array as long as the training rows."
     return None
+
+
+def _is_setting(value: Any) -> bool:
+    """Return True for what a parameter of a parametric model is: a number, a text, or a short list or dict of these."""
+    if isinstance(value, dict):
+        return all(_is_setting(part) for pair in value.items() for part in pair if not isinstance(part, dict | list))
+    if isinstance(value, np.ndarray):
+        return value.ndim <= 1 and value.dtype.kind != "O"
+    if isinstance(value, list | tuple):
+        return all(isinstance(part, bool | int | float | str | np.generic) for part in value)
+    simple = bool | int | float | str | np.generic | np.random.RandomState | np.random.Generator
+    return value is None or isinstance(value, simple)
