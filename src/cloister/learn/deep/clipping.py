@@ -158,7 +158,7 @@ class PrivateGradient:
             raise BadInput(
                 f"the loss fails for params and one example with parts of shape {shapes_text}: "
                 f"{type(error).__name__}. It is loss(params, *row) for one row, without a batch axis."
-            ) from None
+            ) from error  # its traceback shows where
         if getattr(value, "shape", None) != () or value.dtype.kind != "f":
             raise BadInput(
                 "the loss is not per-example: loss(params, *row) returns one float for one row. Write it without a "

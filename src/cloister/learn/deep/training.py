@@ -42,7 +42,7 @@ from cloister.privacy.release import Release
 __all__ = ["TrainResult", "plan_descent", "train"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TrainResult:
     """A trained model. Everything in it is released.
 
@@ -71,6 +71,13 @@ class TrainResult:
     def receipt(self) -> Receipt | None:
         """Return the receipt."""
         return self.release.receipt
+
+    def __repr__(self) -> str:
+        sizes = [np.size(leaf) for leaf in jax.tree.leaves(self.params)]
+        private = "" if self.release.private else ", not private"
+        return (
+            f"<TrainResult: {sum(sizes)} parameters in {len(sizes)} arrays, {self.steps} steps, {self.loss}{private}>"
+        )
 
 
 def train(

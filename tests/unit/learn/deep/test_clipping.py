@@ -255,6 +255,12 @@ def test_a_loss_that_is_not_per_example_is_refused_in_one_sentence(loss, words):
         private_gradient(loss).checked(PARAMS, FORM)
 
 
+def test_the_traceback_of_a_loss_that_fails_is_shown():
+    with pytest.raises(CloisterError) as refused:
+        private_gradient(lambda params, x, y: jnp.sum(x @ params["nowhere"])).checked(PARAMS, FORM)
+    assert repr(refused.value.__cause__) == "KeyError('nowhere')"
+
+
 def test_a_pure_epsilon_is_refused_by_gaussian_noise():
     with pytest.raises(CloisterError):
         private_gradient(network).mechanism(epsilon(1))

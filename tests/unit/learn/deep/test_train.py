@@ -54,6 +54,7 @@ def test_a_model_is_trained_and_paid_for_once(tmp_path):
     assert charged(tmp_path) == [epsilon(1, delta="1e-5").as_rho()]
     assert result.loss == epsilon(1, delta="1e-5")
     assert result.release.private
+    assert repr(result) == "<TrainResult: 10 parameters in 2 arrays, 60 steps, epsilon 1, delta 1e-05>"
     assert result.receipt.body["mechanism"] == "planned-discrete-gaussian"
     assert "rate 1/30" in result.receipt.body["parameters"][0]["steps"]
     with Ledger.in_folder(tmp_path) as book:
