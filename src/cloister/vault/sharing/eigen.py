@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cloister.privacy.errors import BadNumber
+from cloister.privacy.errors import BadNumber, OutOfRange
 from cloister.privacy.number import rational
 from cloister.vault.sharing.compare import clip
 from cloister.vault.sharing.division import inverse_square_root
@@ -47,7 +47,7 @@ def power_iteration(matrix: Shared, pairs: int, iterations: int = 30, at_least: 
         vector = matrix.party.public(start / np.linalg.norm(start), bound=1)
         for _ in range(iterations):
             vector = _unit_vector(matrix @ vector, at_least)
-        # ‖v‖² ≤ 4/3, as `_unit_vector` shows, so |vᵀAv| ≤ 4/3·‖A‖ and ‖A‖ is at most m times the largest entry.
+        # ‖v‖² ≤ 2, as `_unit_vector` shows, so |vᵀAv| ≤ 2·‖A‖ and ‖A‖ is at most m times the largest entry.
         value = (vector * (matrix @ vector)).sum().within(2 * size * widest + size)
         values.append(value)
         vectors.append(vector)
@@ -130,13 +130,19 @@ def _solve_upper(lower: Shared, inverses: Shared, right: Shared, limit: float) -
 def _unit_vector(vector: Shared, at_least: object) -> Shared:
     """Return v/‖v‖, or zero if ‖v‖² is below `at_least`.
 
-    The m squares are truncated by less than 2^-f each, so with ‖v‖² ≥ 2^-8 and m ≤ 2^(f-10) the sum is off by a quarter
-    at most, and the result has a squared norm of at most 4/3.
+    The m squares are truncated by less than 2^-f each, so with m ≤ at_least·2^f/8 the sum is off by a quarter at most.
+    The inverse of the root is off by six units of 2^-f. Where ‖v‖ ≤ 2^f/64 it holds 64 or more, so that this is a tenth
+    of it. The result has a squared norm of at most 2.
     """
     one = _one(vector)
     if len(vector) * 4 > rational(at_least, "at_least") * one / 2:
         raise BadNumber("a vector this long needs more fraction_bits or a larger at_least.")
     square = (vector * vector).sum()
+    if square.bound << 12 > one**3:
+        raise OutOfRange(
+            "the inverse of a vector this long needs more fraction_bits. Scale the matrix so that its entries are at "
+            "most about 1, or declare narrower bounds."
+        )
     return (vector * inverse_square_root(square, at_least)).within(2 * one)
 
 

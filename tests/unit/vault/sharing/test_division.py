@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cloister.privacy.errors import OutOfRange
 from cloister.vault.sharing import divide, inverse_square_root, power_iteration, run_parties, square_root
 
 PAIRS = [
@@ -66,3 +67,25 @@ def test_equal_eigenvalues_are_all_found(matrix):
     values, vectors = run_parties(program)[0]
     assert np.abs(values - np.linalg.eigvalsh(matrix)[::-1]).max() < 1e-4
     assert np.abs(matrix - (vectors.T * values) @ vectors).max() < 1e-4
+
+
+def are_eigenpairs_within_their_bounds(fraction_bits, largest):
+    def program(party):
+        given = np.diag([largest, largest / 3]) if party.index == 0 else None
+        found = power_iteration(party.share(0, (2, 2), -largest, largest, given), 1, iterations=2)
+        opened = [(party.open_words(part.words).view(np.int64), part.bound) for part in (found.vectors, found.values)]
+        return all(int(np.abs(words).max()) <= bound for words, bound in opened)
+
+    return all(run_parties(program, fraction_bits=fraction_bits))
+
+
+@pytest.mark.parametrize(("fraction_bits", "largest"), [(12, 8), (16, 120), (20, 128)])
+def test_eigenpairs_are_within_their_bounds(fraction_bits, largest):
+    assert are_eigenpairs_within_their_bounds(fraction_bits, largest)
+
+
+@pytest.mark.parametrize(("fraction_bits", "largest"), [(13, 30_000), (12, 60_000), (16, 4_096)])
+def test_a_vector_whose_inverse_norm_is_no_number_is_refused(fraction_bits, largest):
+    # It is a unit of the last place by chance, which is many times too much.
+    with pytest.raises(OutOfRange, match="more fraction_bits"):
+        are_eigenpairs_within_their_bounds(fraction_bits, largest)
