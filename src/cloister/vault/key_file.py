@@ -26,8 +26,8 @@ _MOST = 8192  # bytes of a file
 
 
 @dataclass(frozen=True, slots=True)
-class KeyFile:
-    """Content of a key file.
+class KeyFile(Secret):
+    """Content of a key file. It is not pickled and not copied.
 
     Attributes:
         key_id: the public name of the key; empty in a file that states none.

@@ -1,11 +1,13 @@
 """A key file holds one key and its id, and is never replaced."""
 
+import copy
+import pickle
 import subprocess
 import sys
 
 import pytest
 
-from cloister.privacy.errors import BadName
+from cloister.privacy.errors import BadInput, BadName
 from cloister.vault.key_file import KeyFile
 
 
@@ -18,6 +20,13 @@ def test_a_key_is_read_back_with_its_id_and_is_not_printed(tmp_path):
     with pytest.raises(BadName, match="cannot be created"):
         KeyFile("2027", bytes(32)).write(path)
     assert KeyFile.read(path).key_id == "2026"
+
+
+def test_what_a_key_file_holds_is_neither_pickled_nor_copied():
+    content = KeyFile("2026", bytes(range(32)))
+    for store in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(BadInput, match="neither pickled nor copied"):
+            store(content)
 
 
 def test_an_older_file_of_digits_is_read_without_an_id(tmp_path):

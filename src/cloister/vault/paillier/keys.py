@@ -138,9 +138,10 @@ class PublicKey:
 
     def _unit(self, source: Source) -> int:
         while True:
-            drawn = integer(self.bits + 64, source) % self.n  # 64 further bits: uniform up to 2^-64
-            # 0 where it is not coprime to n, and -1 where it would mark the ciphertext.
-            if gmpy2.jacobi(drawn, self.n) == 1:
+            drawn = integer(self.bits, source)
+            # Drawn again rather than reduced, so that it is exactly uniform: a mask may hide to 2^-256. The symbol is 0
+            # where the number is not coprime to n, and -1 where it would mark the ciphertext.
+            if drawn < self.n and gmpy2.jacobi(drawn, self.n) == 1:
                 return drawn
 
 

@@ -229,7 +229,10 @@ def stack(parts: Sequence[Shared]) -> Shared:
     """Stack shared arrays of one shape along a new first axis."""
     if not parts:
         raise BadNumber("a stack has at least one part.")
-    return Shared(parts[0].party, np.stack([part.words for part in parts]), max(part.bound for part in parts))
+    first = as_shared(parts[0], "stack")
+    # As an operand, a part of another party is refused.
+    words = [first.operand(as_shared(part, "stack")).words for part in parts]
+    return Shared(first.party, np.stack(words), max(part.bound for part in parts))
 
 
 def encoded_public(party: Party, values: ArrayLike) -> tuple[Words, int]:

@@ -1,6 +1,7 @@
 """Fresh randomness links nothing, values are exact and within their bounds, an owner's bytes state its own vector."""
 
 import json
+import secrets
 from decimal import Decimal
 from fractions import Fraction
 
@@ -169,3 +170,22 @@ def test_numbers_under_a_mask_are_not_encoded():
 def test_a_float_too_large_for_its_fraction_bits_is_refused_without_a_warning():
     with pytest.raises(BadNumber, match="finite"):
         FixedPoint(0, 10, 500).encode([1e300])
+
+
+class Scripted:
+    """A source that gives these numbers, then random bytes."""
+
+    def __init__(self, *numbers):
+        self.numbers = list(numbers)
+
+    def bytes(self, count):
+        return self.numbers.pop(0).to_bytes(count, "little") if self.numbers else secrets.token_bytes(count)
+
+
+def test_a_random_part_is_exactly_uniform():
+    """A number above n is drawn again: reduced, small numbers would come twice as often as others, or a bit oftener."""
+    public = fixed_key().public
+    small = next(number for number in range(2, 100) if gmpy2.jacobi(number, public.n) == 1)
+    reduced = gmpy2.powmod(small, public.n, public.squared)
+    assert public.random_part("textbook", Scripted(small)) == reduced
+    assert public.random_part("textbook", Scripted(public.n + small)) != reduced

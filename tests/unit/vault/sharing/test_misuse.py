@@ -10,6 +10,7 @@ import pytest
 from cloister.privacy.errors import BadInput, BadNumber, ChannelBroken, OutOfRange
 from cloister.vault import sharing
 from cloister.vault.sharing import AuthenticatedParty, DealtSupply, local_links, run_parties, serve_dealer, supply
+from cloister.vault.sharing.fixed import concatenate, stack
 
 REFUSED = re.compile("have no value here|unhashable")
 
@@ -145,3 +146,14 @@ def test_parties_that_declared_another_bound_of_whole_numbers_stop_there():
 
     with pytest.raises(ChannelBroken, match=r"another step than .*input.*declare each input alike"):
         run_parties(program)
+
+
+@pytest.mark.parametrize("join", [stack, concatenate])
+def test_shares_of_two_parties_are_not_joined(join):
+    shares = [
+        sharing.Shared(sharing.Party(0, {1: local_links(2)[0][1]}, None), np.zeros(2, dtype=np.uint64), 1)
+        for _ in range(2)
+    ]
+    assert join([shares[0]] * 2).shape[0] in (2, 4)
+    with pytest.raises(BadInput, match="different parties"):
+        join(shares)
