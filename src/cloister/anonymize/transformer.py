@@ -263,7 +263,10 @@ def _texts(column: pa.ChunkedArray) -> frozenset[str | None]:
 
 @dataclass(frozen=True)
 class _Boxes:
-    """The learned classes: for each, the range or the set of values of each column, and its labels."""
+    """The learned classes: for each, the range or the set of values of each column, and its labels.
+
+    Labels are text, or values of the column's type if it was not generalised.
+    """
 
     ranges: Mapping[str, tuple[Array, Array, Array]]
     sets: Mapping[str, tuple[Mapping[Any, int], Array]]
@@ -293,7 +296,7 @@ class _Boxes:
                 sets[column.name] = ({value_text(v) if v is not None else None: i for i, v in enumerate(column.values)},
                                      inside)  # fmt: skip
         rows_of_classes = pa.array(starts)
-        labels = {name: pc.cast(words.column(name).take(rows_of_classes), pa.string()) for name in quasi}
+        labels = {name: words.column(name).take(rows_of_classes).combine_chunks() for name in quasi}
         return _Boxes(ranges, sets, labels)
 
     def __call__(self, rows: pa.Table) -> dict[str, Any]:
@@ -310,7 +313,10 @@ class _Boxes:
         for name, column in columns.items():
             words = self.labels[name].take(pa.array(nearest))
             unknown = self._unknown(column)[column.codes]
-            released[name] = pc.if_else(pa.array(unknown), ALL, words)
+            if unknown.any() or pa.types.is_string(words.type):  # a column that was not generalised keeps its type
+                texts = [None if word is None else value_text(word) for word in words.to_pylist()]
+                words = pc.if_else(pa.array(unknown), ALL, pa.array(texts, pa.string()))
+            released[name] = words
         return released
 
     def _distances(self, column: CodedColumn) -> Array:
