@@ -174,6 +174,15 @@ def test_rows_that_cannot_be_read_tell_nothing_and_stay_charged(account):
     assert account.spent.amount == 1
 
 
+@pytest.mark.parametrize("number", [2, -1, 0.5, float("nan"), float("inf"), 10**18])
+def test_no_number_of_a_basket_stops_a_release(ledger, number):
+    """A refusal would show that the basket is there, with certainty: a number above 0 is an item of the basket."""
+    rows = pd.DataFrame({"a": [1, 1, number], "b": [0, 1, 1]})
+    account = ledger.open_account("numbers", epsilon(1_000_000))
+    found = private_itemsets(rows, ("a", "b"), k=2, spend=epsilon(900_000), max_size=1, account=account)
+    assert dict(zip(found.itemsets, found.counts.tolist(), strict=True)) == {("a",): 2 + (number > 0), ("b",): 2}
+
+
 def test_items_outside_the_public_list_are_never_released(account):
     rows = [["secret", "a"]] * 100
     result = private_itemsets(rows, ITEMS, k=3, spend=epsilon(1), account=account)

@@ -107,7 +107,8 @@ def private_itemsets(
     """Release the k most frequent itemsets with noisy counts.
 
     Args:
-        rows: baskets in any form that `read_baskets` takes.
+        rows: baskets in any form that `read_baskets` takes. In a frame with one column per item every number above 0
+            is an item of the basket: no number may stop a release, since that would show it.
         items: the public list of all items. It must not come from the baskets; other items are ignored.
         k: number of itemsets.
         spend: a pure epsilon, an (epsilon, delta) or a rho; all of it is charged.
@@ -144,7 +145,7 @@ def private_itemsets(
     @lru_cache(maxsize=1)
     def look() -> Transactions:
         if person is None:
-            return read_baskets(rows, basket=basket, item=item, items=names)
+            return read_baskets(rows, basket=basket, item=item, items=names, amounts=True)
         return _bounded(rows, str(basket), str(item), person, max_baskets, names)
 
     unit = Unit("basket") if person is None else Unit(person, max_rows=max_baskets)

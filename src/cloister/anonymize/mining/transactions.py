@@ -153,7 +153,12 @@ def pack(rows: NDArray[np.bool_]) -> Words:
 
 
 def read_baskets(
-    rows: Any, *, basket: str | None = None, item: str | None = None, items: Sequence[str] | None = None
+    rows: Any,
+    *,
+    basket: str | None = None,
+    item: str | None = None,
+    items: Sequence[str] | None = None,
+    amounts: bool = False,
 ) -> Transactions:
     """Read baskets in any of the forms that this module lists.
 
@@ -162,6 +167,8 @@ def read_baskets(
         basket, item: columns of the basket's id and of the item, for rows with one item each. A row without a basket id
             is left out.
         items: the items to keep, in this order; all of them, sorted, unless given.
+        amounts: in a frame with one column per item, True to read every number above 0 as an item of the basket, and
+            all others as none, so that no number is refused.
 
     Raises:
         BadInput: the rows have none of these forms.
@@ -180,7 +187,7 @@ def read_baskets(
     elif isinstance(rows, Sequence) and not isinstance(rows, bytes):
         names, numbers, size = _flatten(rows)
     else:
-        names, numbers, size = _frame(to_arrow(rows))
+        names, numbers, size = _frame(to_arrow(rows), amounts)
     return _encode(names, numbers, size, items)
 
 
@@ -239,7 +246,7 @@ def _pairs(table: pa.Table, basket: str, item: str) -> tuple[pa.Array, Codes, in
     return names.cast(pa.string()), ids.indices.to_numpy().astype(np.int64), len(ids.dictionary)
 
 
-def _frame(table: pa.Table) -> tuple[pa.Array, Codes, int]:
+def _frame(table: pa.Table, amounts: bool) -> tuple[pa.Array, Codes, int]:
     """Read one column of lists, or one column per item that is true or 1 where the basket has it."""
     if table.num_columns == 1 and (
         pa.types.is_list(table.column(0).type) or pa.types.is_large_list(table.column(0).type)
@@ -254,8 +261,12 @@ def _frame(table: pa.Table) -> tuple[pa.Array, Codes, int]:
                 f"column {table.column_names[code]!r:.60} is not true or false. Give one column per item, or "
                 "basket= and item= for rows with one item each."
             )
-        numbers = column.cast(pa.float64()) if not pa.types.is_boolean(column.type) else column.cast(pa.uint8())
+        numbers = (
+            column.cast(pa.float64(), safe=False) if not pa.types.is_boolean(column.type) else column.cast(pa.uint8())
+        )
         cells = np.nan_to_num(numbers.to_numpy().astype(np.float64))
+        if amounts:
+            cells = (cells > 0).astype(np.float64)
         if not np.isin(cells, (0.0, 1.0)).all():
             raise BadInput(
                 f"column {table.column_names[code]!r:.60} has numbers besides 0 and 1. Compare them with > 0."
