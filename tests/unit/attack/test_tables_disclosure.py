@@ -2,13 +2,22 @@
 
 from fractions import Fraction
 from itertools import combinations
+from time import process_time
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloister.attack.tables import background_knowledge, homogeneity, intersection, minimality, similarity, skewness
+from cloister.attack.tables import (
+    background_knowledge,
+    homogeneity,
+    intersection,
+    linkage,
+    minimality,
+    similarity,
+    skewness,
+)
 from cloister.attack.tables.releases import _Part, _posterior
 from cloister.privacy.errors import BadInput
 
@@ -240,6 +249,21 @@ def test_the_posterior_is_that_of_all_worlds(shapes, n, l):  # noqa: E741
         assert found is None
     else:
         assert found == pytest.approx((hits / worlds).tolist(), abs=1e-6)
+
+
+def test_a_class_of_thousands_of_people_who_are_alike_takes_no_longer_than_one_of_them():
+    """Everybody is a group of one, whom a sensitive value makes a violation: every world has one."""
+    start = process_time()
+    assert _posterior([_Part(1, 0, 0)] * 3_000, 12, 2) == pytest.approx([12 / 3_000] * 3_000)
+    assert process_time() - start < 10  # 27 million convolutions took minutes
+
+
+def test_figures_of_an_attack_are_printed_for_people():
+    release = {"q": ["*"] * 4_000, "ill": ["HIV"] * 10 + ["none"] * 3_990}
+    text = str(minimality(release, {"q": [*map(str, range(4_000))]}, on=["q"], sensitive="ill", values=["HIV"], l=3))
+    assert "claimed  0.3333\n" in text
+    assert "  undecided  0" in text
+    assert "present  4,000" in str(linkage(release, {"q": ["*"] * 4_000}, on=["q"]))
 
 
 @pytest.mark.parametrize("wrong", [(1, 1, ["x"]), (2, 0, ["x"]), (2, 1, [])])

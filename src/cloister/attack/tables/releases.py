@@ -341,7 +341,8 @@ def _posterior(groups: Sequence[_Part], n: int, l: int) -> list[float] | None:  
     """Return the probability of the value in each group, given that at least one group violates 1/l; None if none can.
 
     Polynomials in the number of sensitive rows: `allowed` has the worlds without a violation so far, `any` all worlds.
-    Binomial weights with probability n/N instead of C(N_j, n_j) change all worlds by the same factor.
+    Binomial weights with probability n/N instead of C(N_j, n_j) change all worlds by the same factor. Equal groups have
+    equal probabilities, and worlds with more than n rows are not needed.
     """
     from scipy.special import gammaln, xlogy  # scipy.stats takes two seconds to import
 
@@ -356,15 +357,17 @@ def _posterior(groups: Sequence[_Part], n: int, l: int) -> list[float] | None:  
         size = part.people + part.outside
         weights.append(weight)
         capped.append(np.where((count + part.sensitive_outside) * l <= size, weight, 0.0))
-    probabilities = []
+    probabilities: dict[_Part, float] = {}
     for j, part in enumerate(groups):
+        if part in probabilities:
+            continue
         everything, lawful = np.ones(1), np.ones(1)
         broken = np.zeros(1)
         for i in range(len(groups)):
             if i != j:
-                broken = np.convolve(broken, weights[i]) + np.convolve(lawful, weights[i] - capped[i])
-                lawful = np.convolve(lawful, capped[i])
-                everything = np.convolve(everything, weights[i])
+                broken = (np.convolve(broken, weights[i]) + np.convolve(lawful, weights[i] - capped[i]))[: n + 1]
+                lawful = np.convolve(lawful, capped[i])[: n + 1]
+                everything = np.convolve(everything, weights[i])[: n + 1]
         count = np.arange(part.people + 1)
         others = n - count
         valid = (others >= 0) & (others < len(everything))
@@ -373,5 +376,5 @@ def _posterior(groups: Sequence[_Part], n: int, l: int) -> list[float] | None:  
         violating = np.where(valid, violating, 0.0)
         if violating.sum() <= 0:
             return None
-        probabilities.append(float(np.sum(violating * count) / violating.sum() / part.people))
-    return probabilities
+        probabilities[part] = float(np.sum(violating * count) / violating.sum() / part.people)
+    return [probabilities[part] for part in groups]

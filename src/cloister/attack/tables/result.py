@@ -119,12 +119,18 @@ class TableAttack:
             f"  at risk   {self.criterion}",
             f"  success   {self.average:.1%} on average, {self.baseline:.1%} by guessing",
         ]
-        lines += [f"  {name.replace('_', ' ')}  {figure}" for name, figure in self.counts().items()]
+        lines += [f"  {name.replace('_', ' ')}  {_figure(figure)}" for name, figure in self.counts().items()]
         if self.worst:
             lines.append("  worst     " + ", ".join(f"{name} = {value}" for name, value in self.worst.items()))
         lines += [f"  remedy    {sentence}" for sentence in self.remedies]
         lines += [f"  note      {sentence}" for sentence in self.notes]
         return "\n".join(lines)
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _mean_interval(risk: Floats) -> tuple[float, float]:
