@@ -20,7 +20,7 @@ from cloister.privacy.noise.source import SYSTEM, Source
 from cloister.vault.secret import Secret
 from cloister.vault.sharing import ring
 from cloister.vault.sharing.ring import BITS, Bits, Words
-from cloister.vault.sharing.supply import LOW, Parts
+from cloister.vault.sharing.supply import LOW, Parts, product_shape
 
 if TYPE_CHECKING:
     from cloister.vault.circuits.channel import Channel
@@ -49,6 +49,8 @@ class TransferSupply(Secret):
     def triple(self, left: tuple[int, ...], right: tuple[int, ...], matrix: bool) -> Parts:
         """Return shares of uniform a and b, and of a·b or a @ b."""
         first, second = ring.uniform(left, self._source), ring.uniform(right, self._source)
+        if not (first.size and second.size):
+            return first, second, np.zeros(product_shape(left, right, matrix), dtype=np.uint64)
         if matrix:
             return first, second, self._matrix_product(first, second)
         own = np.asarray(np.multiply(first, second))
@@ -95,6 +97,12 @@ class TransferSupply(Secret):
         return packed, bits - 2 * self._products(bits[:, None], bits.astype(bool))[:, 0]
 
     def _matrix_product(self, first: Words, second: Words) -> Words:
+        if max(first.ndim, second.ndim) > 2:
+            shape = product_shape(first.shape, second.shape, matrix=True)
+            stacked = np.broadcast_shapes(first.shape[:-2], second.shape[:-2])
+            pair = [np.broadcast_to(part, (*stacked, *part.shape[-2:])) for part in (first, second)]
+            flat = (part.reshape(-1, *part.shape[len(stacked) :]) for part in pair)
+            return np.stack([self._matrix_product(*matrices) for matrices in zip(*flat, strict=True)]).reshape(shape)
         left = first.reshape(1, -1) if first.ndim == 1 else first
         right = second.reshape(-1, 1) if second.ndim == 1 else second
         (rows, inner), columns = left.shape, right.shape[1]

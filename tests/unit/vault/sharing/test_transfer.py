@@ -28,16 +28,30 @@ def added(parts):
     return [left + right for left, right in zip(*parts, strict=True)]
 
 
-@pytest.mark.parametrize(("left", "right"), [((5,), (5,)), ((3, 4), (4,)), ((2, 2), ()), ((1,), (3, 1))])
+@pytest.mark.parametrize(("left", "right"), [((5,), (5,)), ((3, 4), (4,)), ((2, 2), ()), ((1,), (3, 1)), ((0,), (1,))])
 def test_products_of_words(left, right):
     first, second, product = added(prepared(lambda supply: supply.triple(left, right, False)))
     assert (product == first * second).all()
 
 
-@pytest.mark.parametrize(("left", "right"), [((3, 4), (4, 2)), ((3, 4), (4,)), ((4,), (4, 2)), ((4,), (4,))])
+MATRICES = [
+    ((3, 4), (4, 2)), ((3, 4), (4,)), ((4,), (4, 2)), ((4,), (4,)), ((2, 3, 4), (2, 4, 2)), ((5, 1, 2, 3), (2, 3, 1)),
+    ((3,), (2, 3, 2)), ((2, 3, 2), (2,)), ((3, 0), (0, 2)), ((0, 2), (2, 3)), ((0, 2, 2), (2, 2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "right"), MATRICES)
 def test_products_of_matrices(left, right):
     first, second, product = added(prepared(lambda supply: supply.triple(left, right, True)))
     assert np.array_equal(product, first @ second)
+
+
+def test_arrays_without_numbers_need_nothing():
+    def ask(supply):
+        bits, masked, coins = supply.bit_triple(0), supply.masked_bits(0), supply.coins(0)
+        return [part.size for part in (*bits, *masked, *supply.truncation(0, 9), *coins)]
+
+    assert prepared(ask) == [[0] * 10] * 2
 
 
 def test_bits_words_and_truncations():
