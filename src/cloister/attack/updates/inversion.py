@@ -31,7 +31,7 @@ from cloister.attack.updates.matching import (
     input_span,
     label_counts,
 )
-from cloister.attack.updates.update import GradientStep, Update
+from cloister.attack.updates.update import GradientStep, Update, labels_of
 from cloister.privacy.errors import BadBounds, BadInput, BadNumber
 
 __all__ = ["InvertedImages", "assigned_images", "image_finding", "image_leak", "invert", "psnr", "total_variation"]
@@ -170,7 +170,7 @@ def image_leak(
     distances = []
     for update, victim in zip(updates, victims, strict=True):
         images = victim.rows[0].reshape(-1, *shape).astype(np.float64)
-        known = _labels_of(victim, update.records) if labels_known else None
+        known = labels_of(victim, update.records) if labels_known else None
         found = invert(update, shape, labels=known, public=public, bounds=bounds, **search)
         truths.append(images)
         guesses.append(assigned_images(found.images, images))
@@ -255,13 +255,6 @@ def read_labels(update: Update, labels: ArrayLike | None, classes: int, public: 
     if known.shape != (update.records,) or known.dtype.kind not in "iu":
         raise BadInput(f"labels are {update.records} whole numbers, one for each record of the update.")
     return known.astype(np.int32)
-
-
-def _labels_of(victim: GradientStep, records: int) -> NDArray[Any]:
-    labels = victim.rows[1]
-    if records > len(labels) and victim.others is not None:
-        labels = np.concatenate((labels, victim.others[1][: records - len(labels)]))
-    return labels
 
 
 def _in_common(found: NDArray[Any], truth: NDArray[Any]) -> int:

@@ -35,7 +35,7 @@ from cloister.attack.updates.matching import (
     distance_between,
     input_span,
 )
-from cloister.attack.updates.update import GradientStep, Update
+from cloister.attack.updates.update import GradientStep, Update, labels_of
 from cloister.privacy.errors import BadBounds, BadInput, BadNumber
 
 __all__ = ["Category", "InvertedTable", "Number", "decode", "encode", "invert_table", "mean_over_records", "table_leak"]
@@ -221,7 +221,7 @@ def table_leak(
     right, entropy, blind = [], [], []
     for update, victim in zip(updates, victims, strict=True):
         truth = decode(victim.rows[0], columns)
-        labels = None if not labels_known else _labels_of(victim, update.records)
+        labels = None if not labels_known else labels_of(victim, update.records)
         guess = invert_table(update, columns, labels=labels, public=public, **search)
         order = best_order(_apart(victim.rows[0], encode(guess.cells, columns), columns))
         right.append(_right(guess.cells[order], truth, columns, within))
@@ -368,10 +368,3 @@ def _by_quarter(right: NDArray[np.bool_], entropy: Floats) -> list[float]:
     """Return the share of right cells in each quarter of cells by entropy, the lowest first."""
     order = np.argsort(entropy, kind="stable")
     return [float(right[part].mean()) for part in np.array_split(order, _QUARTERS) if len(part)]
-
-
-def _labels_of(victim: GradientStep, records: int) -> NDArray[Any]:
-    labels = victim.rows[1]
-    if records > len(labels) and victim.others is not None:
-        labels = np.concatenate((labels, victim.others[1][: records - len(labels)]))
-    return labels

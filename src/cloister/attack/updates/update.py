@@ -23,7 +23,7 @@ from cloister.privacy.errors import BadInput
 from cloister.privacy.mechanisms import DiscreteGaussian
 from cloister.privacy.noise import Source
 
-__all__ = ["GradientStep", "Update", "clipped_update", "join_rows", "read_rows"]
+__all__ = ["GradientStep", "Update", "clipped_update", "join_rows", "labels_of", "read_rows"]
 
 Rows = tuple[NDArray[Any], ...]
 _GRID = 2**30  # grid steps in the norm of a whole update
@@ -130,6 +130,14 @@ def join_rows(rows: Rows, others: Rows | None, size: int) -> Rows:
     if others is None or len(others[0]) < missing:
         raise BadInput(f"this defence adds {missing} records of others to the sum. Pass at least as many as others=.")
     return tuple(np.concatenate((own, other[:missing])) for own, other in zip(rows, others, strict=True))
+
+
+def labels_of(victim: GradientStep, records: int) -> NDArray[Any]:
+    """Return the labels of the records in an update: the victim's, then those of others."""
+    labels = victim.rows[1]
+    if records > len(labels) and victim.others is not None:
+        labels = np.concatenate((labels, victim.others[1][: records - len(labels)]))
+    return labels
 
 
 def clipped_update(values: Any, defence: Defence, source: Source | None) -> Any:
