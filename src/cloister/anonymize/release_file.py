@@ -11,6 +11,7 @@ complete and confirmed.
 import json
 import math
 import os
+import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -117,13 +118,10 @@ def write_files(contents: Mapping[Path, pa.Table | str], confirm: Confirm, *, pa
 
 
 def _part(path: Path, ending: str) -> Path:
-    """Return a new temporary file in the folder of the target."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix="unconfirmed-", suffix=ending)
-    os.close(descriptor)
-    mask = os.umask(0)
-    os.umask(mask)
-    Path(name).chmod(0o666 & ~mask)  # as a file that is opened for writing would have
-    return Path(name)
+    """Return a new temporary file in the folder of the target, with the mode of any file opened for writing."""
+    name = path.parent / f"unconfirmed-{secrets.token_hex(8)}{ending}"
+    os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    return name
 
 
 def _fill(part: Path, path: Path, content: pa.Table | str, parquet: bool) -> None:

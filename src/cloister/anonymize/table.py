@@ -226,15 +226,8 @@ class AnonymizedTable:
 
     def _write(self, path: Path, *, parquet: bool) -> None:
         roles = self.roles
-        claims = Claims(self._sorted(), self.requirement.models, roles.quasi, roles.sensitive, self.population)
+        claims = Claims(self.rows, self.requirement.models, roles.quasi, roles.sensitive, self.population)
         write_release(claims, self.describe(), path, parquet=parquet)
-
-    def _sorted(self) -> pa.Table:
-        """Return the rows in an order that says nothing about the order of the original ones."""
-        names = [*self.roles.quasi, *self.roles.sensitive, *self.roles.plain]
-        return self.rows.sort_by(
-            [(name, "ascending") for name in names if _sortable(self.rows.schema.field(name).type)]
-        )
 
     def describe(self) -> dict[str, Any]:
         """Return the facts of the release as plain values; they are public with it."""
@@ -287,10 +280,6 @@ def _is_supported(kind: pa.DataType) -> bool:
         *(pa.types.is_duration, pa.types.is_null),
     )
     return any(check(kind) for check in checks) or kind == pa.string_view()
-
-
-def _sortable(kind: pa.DataType) -> bool:
-    return not (pa.types.is_nested(kind) or pa.types.is_null(kind))
 
 
 def failures(checked: Checked, model: Model) -> list[str]:

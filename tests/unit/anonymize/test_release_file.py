@@ -128,6 +128,18 @@ def test_facts_that_cannot_be_put_in_place_bring_the_older_rows_back(tmp_path, m
     assert files(tmp_path) == {}
 
 
+def test_a_release_is_written_without_a_change_of_the_mask_of_the_process(tmp_path, monkeypatch):
+    """Files that other threads make meanwhile, such as keys, would be open to everybody."""
+    before = os.umask(0o027)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "umask", lambda mask: pytest.fail("the mask was changed"))
+            made(list("abababab"), [KAnonymity(4)]).to_csv(tmp_path / "r.csv")
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o640}
+
+
 def test_a_folder_of_that_name_is_refused(tmp_path):
     (tmp_path / "r.csv").mkdir()
     with pytest.raises(BadInput, match="is a folder"):
