@@ -221,12 +221,12 @@ def _compare(settings: Settings, job_id: int, others: Sequence[int]) -> Iterator
             version = newest(hub, session, dataset)
             mine = _file(hub, session, dataset, job_id)
             every = [_file(hub, session, dataset, number) for number in others]
-        if mine is None:
+        if isinstance(mine, str):
             return
         usable: list[_File] = []
         for number, other in zip(others, every, strict=True):
-            problem = "it is not what was sealed, or no table could be made" if other is None else other.unlike(mine)
-            if problem or other is None:
+            problem = other if isinstance(other, str) else other.unlike(mine)
+            if problem or isinstance(other, str):
                 yield {"jobs": [number], "column": "", "problem": f"not compared: {problem}"}
             else:
                 usable.append(other)
@@ -308,18 +308,18 @@ class _File:
         return {name: joined if name.lower() == self.table.lower() else kept for name, kept in self.view.items()}
 
 
-def _file(hub: "Hub", session: Session, dataset: Dataset, number: int) -> _File | None:
-    """Return one file; None if it was changed in the database, or if no table could be made."""
+def _file(hub: "Hub", session: Session, dataset: Dataset, number: int) -> "_File | str":
+    """Return one file, or why there is none."""
     output = session.get(Output, number, options=[undefer(Output.sealed)])
     if output is None or output.sealed is None:
-        return None
+        return "the file was erased"
     try:
         package = package_of(hub, dataset, output)
     except CloisterError:  # one that was changed in the database must not stop the others
-        return None
+        return "the file is not the one that was sealed: it was changed in the database"
     result, asked = package["result"], package["protection"]
     if result is None:
-        return None
+        return "no table could be made there"
     quasi, sensitive, plain = (tuple(asked[name]) for name in ("quasi", "sensitive", "plain"))
     ladders = result["side"].get("hierarchies", {})
     return _File(

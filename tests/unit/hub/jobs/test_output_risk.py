@@ -103,6 +103,17 @@ def test_older_files_than_are_compared_are_listed(world, monkeypatch):
     assert "not compared" in left["problem"]
 
 
+def test_a_request_that_gave_no_table_and_a_file_that_was_changed_are_told_apart(world):
+    none, _ = checking(world, models="k=1000000, l=2 (stay_days)")
+    changed, _ = checking(world, models="k=7, l=2 (stay_days)")
+    _, request = checking(world, models="k=6, l=2 (stay_days)")
+    with world.hub.database.writing() as session:
+        session.execute(sa.update(Output).where(Output.job_id == changed).values(sealed=b"other"))
+    problems = {tuple(line["jobs"]): line["problem"] for line in added(world, request)}
+    assert problems[(none,)] == "not compared: no table could be made there"
+    assert problems[(changed,)].startswith("not compared: the file is not the one that was sealed")
+
+
 def test_no_job_does_work_for_other_releases(world, monkeypatch):
     from cloister.attack import tables
 
