@@ -21,8 +21,10 @@ from cloister.privacy.accountant import (
     amplification,
 )
 from cloister.privacy.accountant.amplification import sampled_gaussian_rdp
+from cloister.privacy.accountant.events import DiscreteGaussianStep
+from cloister.privacy.accountant.planned import lower_price, price, solve
 from cloister.privacy.accountant.renyi import ORDERS
-from cloister.privacy.errors import WrongMeasure
+from cloister.privacy.errors import BadLoss, WrongMeasure
 from cloister.privacy.loss import epsilon, rho
 from cloister.privacy.mechanisms import DiscreteGaussian, Gaussian
 
@@ -83,6 +85,26 @@ def test_convolved_gaussians_stay_above_the_exact_one_down_to_the_smallest_delta
         assert truth <= float(composed.delta(at)) <= truth * 1.001 + 3e-12
         if truth > 1e-10:
             assert at <= float(composed.epsilon(truth)) <= at + 0.01
+
+
+@pytest.mark.parametrize(("sigma", "count"), [(300, 200_000), (400, 300_000), (450, 400_000), (300, 600_000)])
+@pytest.mark.parametrize("delta", ["2e-9", "1e-8", "1e-6"])
+def test_many_steps_are_never_priced_below_the_exact_gaussian(sigma, count, delta):
+    steps = ((DiscreteGaussianStep(sigma * 2**30, 2**30, 1, 1), count),)
+    upper, lower = float(price(steps, epsilon(1, delta=delta))), lower_price(steps, epsilon(1, delta=delta))
+    multiplier = sigma / math.sqrt(count)
+    assert gaussian_delta(multiplier, upper) <= float(delta) <= gaussian_delta(multiplier, lower)
+    assert upper <= lower * 1.1
+
+
+@pytest.mark.parametrize(("sigma", "count"), [(300, 200_000), (300, 300_000), (400, 400_000), (300, 600_000)])
+def test_a_delta_within_the_error_of_many_convolutions_has_no_epsilon(sigma, count):
+    """An exact Gaussian of this size is priced up to half a percent too low without an allowance for each step."""
+    steps = ((DiscreteGaussianStep(sigma * 2**30, 2**30, 1, 1), count),)
+    with pytest.raises(WrongMeasure, match="no finite epsilon"):
+        price(steps, epsilon(1, delta="1e-10"))
+    with pytest.raises(BadLoss, match="larger delta"):
+        solve(epsilon(1, delta="1e-10"), steps=count, rate=1, coordinates=1, sensitivity=2**30)
 
 
 def discrete_delta(sigma, shift, count, at):

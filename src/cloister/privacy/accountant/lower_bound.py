@@ -21,14 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cloister.privacy.accountant.events import GaussianStep
-from cloister.privacy.accountant.pld import pld_library
+from cloister.privacy.accountant.pld import convolution_error, pld_library
 
 __all__ = ["lower_epsilon"]
 
 Floats = NDArray[np.float64]
 
 _SLACK = 1e-15  # on each value of a divergence
-_ALLOWANCE = 1e-12  # on a composed delta
 
 
 def lower_epsilon(steps: Sequence[tuple[GaussianStep, int]], delta: float, interval: float) -> float:
@@ -40,14 +39,14 @@ def lower_epsilon(steps: Sequence[tuple[GaussianStep, int]], delta: float, inter
         interval: the grid of epsilons.
     """
     pld = pld_library()
-    best = 0.0
+    best, error = 0.0, convolution_error(sum(times for _, times in steps))
     for direction in (pld.privacy_loss_mechanism.AdjacencyType.REMOVE, pld.privacy_loss_mechanism.AdjacencyType.ADD):
         composed: Any = None
         for step, times in steps:
             with np.errstate(over="ignore"):
                 one = _below(pld, step, direction, interval).self_compose(times)
                 composed = one if composed is None else composed.compose(one)
-        best = max(best, float(composed.get_epsilon_for_delta(delta + _ALLOWANCE)))
+        best = max(best, float(composed.get_epsilon_for_delta(delta + error)))
     return best * (1 - 1e-9)
 
 

@@ -216,7 +216,9 @@ def _multiplier(spend: Loss, steps: int, rate: Fraction, coordinates: int, sensi
     while above > 0:
         low, below, high = high, above, high * 2
         if high > 1e8:
-            raise BadLoss("no noise keeps these steps within this spend. Take fewer steps, or spend more.")
+            raise BadLoss(
+                "no noise keeps these steps within this spend. Take fewer steps, spend more, or a larger delta."
+            )
         above = excess(high)
     # Bisection in the logarithm, with the secant's point once both ends are near.
     for _ in range(60):
