@@ -1,6 +1,7 @@
 """PATE: labels of public rows by noisy votes of disjoint teachers."""
 
 import pickle
+import random
 import warnings
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,38 @@ def test_a_teacher_that_changes_its_rows_in_place_moves_its_own_votes_alone(book
     # The student's rows are the public ones, not what a teacher made of them.
     model = made(book, estimator=learner, pseudo_labels=False, queries=len(POOL)).fit(ROWS, LABELS)
     np.testing.assert_allclose(model.student_.centre, POOL.mean(axis=0))
+
+
+class Drawing(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A teacher that draws from the generators of the process, as often as it has rows."""
+
+    def fit(self, rows: Any, labels: Any) -> "Drawing":
+        self.model_ = GaussianNB().fit(rows, labels)
+        self.shift_ = np.random.normal(size=len(rows))[0] + random.choices([0.0, 0.1], k=len(rows))[0]
+        return self
+
+    def predict(self, rows: Any) -> Any:
+        noise = np.random.normal(size=len(rows)) * self.shift_ + random.random()
+        return (self.model_.predict_proba(rows)[:, 1] + noise > 0.5).astype(int)
+
+
+def test_a_teacher_that_draws_from_global_generators_moves_its_own_votes_alone() -> None:
+    def votes_of(more: int) -> Any:
+        parts = [
+            (ROWS[at : at + 60 + more * (not at)], (LABELS[at : at + 60 + more * (not at)] == "yes").astype(int))
+            for at in (0, 100, 200)
+        ]
+        np.random.seed(1)
+        random.seed(1)
+        votes = Teachers.fit(Drawing(), parts, 2, np.random.default_rng(1)).votes(POOL)
+        return votes, np.random.random(), random.random()
+
+    (votes, *states), (others, *others_states) = votes_of(0), votes_of(1)
+    assert not np.array_equal(votes[0], others[0])
+    assert np.array_equal(votes[1:], others[1:])
+    np.random.seed(1)
+    random.seed(1)
+    assert states == others_states == [np.random.random(), random.random()]
 
 
 def test_a_teacher_without_a_model_votes_by_its_number_or_its_only_class() -> None:

@@ -13,6 +13,7 @@ The same class stands for a single vote that fails or is not listed. Each is a f
 
 import contextlib
 import io
+import random
 import threading
 import warnings
 from collections.abc import Sequence
@@ -73,11 +74,13 @@ class Teachers:
         models: one for each part; None for one that votes for the same class everywhere.
         usual: the class of each teacher where its model has no answer.
         classes: number of public classes.
+        seeds: public seeds, one for each teacher.
     """
 
     models: tuple[Any, ...]
     usual: Integers
     classes: int
+    seeds: Integers
 
     @classmethod
     def fit(cls, estimator: Any, parts: Sequence[Part], classes: int, public: np.random.Generator) -> "Teachers":
@@ -97,7 +100,7 @@ class Teachers:
             if len(present) == 1:
                 usual[teacher] = present[0]
             models.append(_fitted(estimator, rows, labels, int(seeds[teacher])) if len(present) > 1 else None)
-        return cls(tuple(models), usual, classes)
+        return cls(tuple(models), usual, classes, seeds)
 
     def votes(self, rows: Floats) -> Integers:
         """Return the class code that each teacher gives to each public row: teachers × rows.
@@ -109,7 +112,7 @@ class Teachers:
         for teacher, model in enumerate(self.models):
             if model is None or not len(rows):
                 continue
-            with _silence():
+            with _alone(int(self.seeds[teacher])):
                 try:
                     told = np.asarray(model.predict(rows.copy()), dtype=np.float64).reshape(len(rows))
                 except Exception:  # noqa: S112  # whether it fails depends on private rows
@@ -123,7 +126,7 @@ def _fitted(estimator: Any, rows: Floats, labels: Integers, seed: int) -> Any | 
     """Return a fitted copy, or None if it cannot be fitted to this part."""
     from sklearn.base import clone
 
-    with _silence():
+    with _alone(seed):
         try:
             copy = clone(estimator)
             unset = [
@@ -137,16 +140,25 @@ def _fitted(estimator: Any, rows: Floats, labels: Integers, seed: int) -> Any | 
 
 
 @contextlib.contextmanager
-def _silence() -> Any:
-    """Run without warnings and prints: they would speak of private rows.
+def _alone(seed: int) -> Any:
+    """Run one teacher without warnings and prints, which would speak of private rows, and with global randomness anew.
 
-    Both are settings of the process, so one thread at a time changes and restores them.
+    A teacher may draw from the generators of the process, any number of times that its rows decide. The next teacher
+    would go on from there, and so would the caller: each begins at its own public seed, and the state before returns.
+    All are settings of the process, so one thread at a time changes and restores them.
     """
     sink = io.StringIO()
     with _ONE, warnings.catch_warnings(), contextlib.redirect_stdout(sink), contextlib.redirect_stderr(sink):
         warnings.simplefilter("ignore")
-        with np.errstate(all="ignore"):
-            yield
+        before = np.random.get_state(), random.getstate()
+        np.random.seed(seed)
+        random.seed(seed)
+        try:
+            with np.errstate(all="ignore"):
+                yield
+        finally:
+            np.random.set_state(before[0])
+            random.setstate(before[1])
 
 
 def counted(votes: Integers, classes: int) -> Integers:
