@@ -258,6 +258,15 @@ def test_a_class_of_thousands_of_people_who_are_alike_takes_no_longer_than_one_o
     assert process_time() - start < 10  # 27 million convolutions took minutes
 
 
+def test_the_worst_example_of_minimality_is_of_the_person_with_the_highest_risk():
+    """The class b has its values in the open, the class * hides them better than it seems; b is worse all the same."""
+    release = {"q": ["*"] * 6 + ["b"] * 4, "ill": ["HIV"] + ["none"] * 5 + ["HIV"] * 3 + ["none"]}
+    people = {"q": ["a"] * 2 + ["c"] * 4 + ["b"] * 4}
+    found = minimality(release, people, on=["q"], sensitive="ill", values=["HIV"], l=2)
+    assert found.risk.max() == pytest.approx(0.75)
+    assert found.worst == {"q": "b", "probability": "75%"}
+
+
 def test_figures_of_an_attack_are_printed_for_people():
     release = {"q": ["*"] * 4_000, "ill": ["HIV"] * 10 + ["none"] * 3_990}
     text = str(minimality(release, {"q": [*map(str, range(4_000))]}, on=["q"], sensitive="ill", values=["HIV"], l=3))

@@ -247,13 +247,13 @@ def minimality(
     codes, domain = encode(table.column(*require(table, [sensitive], "the sensitive column")))
     members, notes = _assign(rows, group, hierarchies)
     undecided = sum(int(rows.sizes[c]) for c in range(len(rows.sizes)) if c not in members)
-    risk, best = np.zeros(len(group.sizes)), (0.0, 0, 0)
+    risk, worst = np.zeros(len(group.sizes)), np.zeros(len(group.sizes), dtype=np.int64)
     cells = domain.to_pylist()
     for value in values:
         hits = np.bincount(rows.of, weights=codes == (cells.index(value) if value in cells else -1)).astype(np.int64)
-        probability, (gain, number, origin) = _credibility(members, hits, rows, group, l, k)
+        probability, likeliest = _credibility(members, hits, rows, group, l, k)
+        worst = np.where(probability > risk, likeliest, worst)
         risk = np.maximum(risk, probability)
-        best = max(best, (gain, number, origin))
     per_person = risk[group.of]
     total = np.isin(codes, [i for i, cell in enumerate(cells) if cell in {*values}])
     return Minimality(
@@ -264,7 +264,7 @@ def minimality(
         risk=per_person,
         at_risk=int(np.sum(per_person > 1 / l + 1e-9)),
         baseline=float(np.mean(total)) if len(total) else 0.0,
-        worst={**rows.describe(best[1]), "probability": f"{risk[best[2]]:.0%}"} if best[0] > 0 else {},
+        worst=_worst(rows, risk, worst),
         remedies=(
             "Generalise all columns globally before looking at the sensitive column, then suppress.",
             "Use an algorithm that does not depend on the sensitive values, or m-confidentiality (Wong et al. 2007).",
@@ -273,6 +273,14 @@ def minimality(
         claimed=1 / l,
         undecided=undecided,
     )
+
+
+def _worst(rows: Classes, risk: Floats, classes_of: Integers) -> dict[str, str]:
+    """Return the class and the probability of the group with the highest risk; empty if nobody has any."""
+    origin = int(np.argmax(risk)) if len(risk) else 0
+    if not len(risk) or risk[origin] <= 0:
+        return {}
+    return {**rows.describe(int(classes_of[origin])), "probability": f"{risk[origin]:.0%}"}
 
 
 def _assign(
@@ -313,10 +321,10 @@ def _credibility(
     people: Classes,
     l: int,  # noqa: E741
     k: int,
-) -> tuple[Floats, tuple[float, int, int]]:
-    """Return the probability of a value for each original group, and the largest gain with its class and group."""
+) -> tuple[Floats, Integers]:
+    """Return for each original group the probability of a value, and its class where that is highest."""
     inside = np.zeros(len(people.sizes))
-    best = (0.0, 0, 0)
+    highest, likeliest = np.full(len(people.sizes), -1.0), np.zeros(len(people.sizes), dtype=np.int64)
     alone = np.zeros(len(people.sizes), dtype=np.int64)  # sensitive rows of a group in classes of its own
     mixed = np.zeros(len(people.sizes), dtype=np.int64)  # classes that it shares with other groups
     for number, parts in members.items():
@@ -333,8 +341,9 @@ def _credibility(
             probabilities = _posterior(groups, n, l) or probabilities
         for origin, probability in zip(origins, probabilities, strict=True):
             inside[origin] += probability * parts[origin]
-            best = max(best, (probability - share, number, origin))
-    return inside / np.maximum(people.sizes, 1), best
+            if probability > highest[origin]:
+                highest[origin], likeliest[origin] = probability, number
+    return inside / np.maximum(people.sizes, 1), likeliest
 
 
 def _posterior(groups: Sequence[_Part], n: int, l: int) -> list[float] | None:  # noqa: E741
