@@ -248,12 +248,18 @@ class AnonymizedTable:
             "made_with": f"cloister {__version__}",
         }
 
+    def _of(self, name: str) -> str:
+        """Return the last level of a column's hierarchy, which is `*`; empty if it is not known."""
+        if self.search is None or name not in self.roles.quasi:
+            return ""
+        return f" of {self.search.heights[self.roles.quasi.index(name)]}"
+
     def __str__(self) -> str:
         lines = [
             self.label,
             f"{self.rows.num_rows:,} rows by {self.method}; {self.suppressed:,} rows suppressed",
             *(
-                [f"levels: {', '.join(f'{name} {level}' for name, level in self.levels.items())}"]
+                [f"levels: {', '.join(f'{name} {level}{self._of(name)}' for name, level in self.levels.items())}"]
                 if self.levels
                 else []
             ),

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -72,6 +73,7 @@ def test_a_release_is_written_with_its_facts_and_is_confirmed_by_check(source: s
     done = run("run", source, *ROLES, "--require", "k=5, l=2", "--suppression", "10%", "--out", out)
     assert done.exit_code == 0, done.output
     assert f"verified and wrote {out}" in done.output
+    assert re.search(r"levels: age \d of 4, zip \d of 5, sex \d of 1\n", done.output)
     rows = csv.read_csv(out) if out.endswith("csv") else parquet.read_table(out)
     assert rows.column_names == ["age", "zip", "sex", "disease", "cost"]
     facts = json.loads(Path(f"{out}.anonymized.json").read_text(encoding="utf-8"))
@@ -356,6 +358,9 @@ def test_rules_are_mined_and_hidden() -> None:
                "--out", "hidden.csv")  # fmt: skip
     assert done.exit_code == 0, done.output
     assert "beer -> crisps  support 0.5000, confidence 1.000" in done.output
+    assert "of 6 baskets with 5 items" in done.output
+    none = run("rules", "patients.csv", "--support", "60%")
+    assert "A table with one item in each row needs --basket and --item; else lower --support." in none.output
     assert "1 of 1 sensitive rules" in done.output
     for out in ("hidden.csv", "hidden.parquet"):
         words = ("--support", "30%", "--confidence", "60%")

@@ -313,7 +313,12 @@ def parse_rule(text: str) -> tuple[list[str], list[str]]:
 
 def rules_text(rules: Any, support: float, confidence: float) -> str:
     """Return the first rules as lines, the most confident one first."""
-    lines = [f"{len(rules):,} rules of support {support:g} and confidence {confidence:g}"]
+    lines = [
+        f"{len(rules):,} rules of support {support:g} and confidence {confidence:g}, of {rules.baskets:,} baskets with "
+        f"{len(rules.items):,} items"
+    ]
+    if not len(rules):
+        lines.append("  A table with one item in each row needs --basket and --item; else lower --support.")
     for place, rule in zip(range(_MOST_RULES), rules, strict=False):
         measures = f"support {rules.support[place]:.4f}, confidence {rules.confidence[place]:.3f}"
         lines.append(f"  {rule}  {measures}, lift {rules.lift[place]:.2f}")
