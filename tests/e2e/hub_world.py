@@ -258,7 +258,7 @@ class Town:
         self._kept = self.hub.folder.with_name(f"{self.hub.folder.name}-kept")
         shutil.rmtree(self._kept, ignore_errors=True)
         self._kept.mkdir()
-        for name in ("sealed", "uploads"):
+        for name in ("sealed", "uploads", "keys"):
             shutil.copytree(self.hub.folder / name, self._kept / name)
         with (
             closing(sqlite3.connect(self._database())) as live,
@@ -274,7 +274,7 @@ class Town:
             closing(sqlite3.connect(self._database())) as live,
         ):
             kept.backup(live)
-        for name in ("sealed", "uploads"):
+        for name in ("sealed", "uploads", "keys"):
             shutil.copytree(self._kept / name, self.hub.folder / name, dirs_exist_ok=True)
         for dataset in self.rows(sa.select(models.Dataset)):  # the ledger does not go back: it counts on
             note_pause(self.hub, dataset.name, dataset.paused)

@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
+from sqlalchemy.orm import undefer
 
 import cloister as cl
 from cloister import synth
@@ -24,7 +25,7 @@ from cloister.hub.jobs.attacks import models, running, store
 from cloister.hub.jobs.attacks.models import Known, membership_in_twins
 from cloister.hub.jobs.attacks.synthetic import _Sides, hidden_values, membership_in_a_twin
 from cloister.hub.jobs.external_tables.submission import hand_in
-from cloister.privacy.errors import NotHere, NotNow
+from cloister.privacy.errors import NotHere, NotNow, SealBroken
 from cloister.privacy.loss import epsilon, rho
 from cloister.synth.output.shared_table import side_path
 
@@ -301,13 +302,18 @@ def test_findings_go_with_the_dataset(world):
     assert world.rows(sa.select(Attack)) == []
 
 
-def test_findings_of_one_attack_do_not_open_as_those_of_another(world):
+def test_findings_of_one_attack_do_not_open_as_those_of_another(world, visits_of):
     job = released(world)
     first, second = attack(world, job), attack(world, job)
     with world.hub.database.writing() as session:
-        session.get_one(Attack, second).facts = session.get_one(Attack, first).facts
-    with pytest.raises(Exception, match="sealed"):
-        found(world, second)
+        other = session.get_one(Attack, first, options=[undefer(Attack.report)])
+        session.get_one(Attack, second).facts, session.get_one(Attack, second).report = other.facts, other.report
+    assert "cannot be opened" in found(world, second).facts["problem"]
+    page = visits_of(world)("owner").get(f"/datasets/visits/attacks/{second}")
+    assert (page.status_code, "cannot be opened" in page.text) == (200, True)
+    with pytest.raises(SealBroken):
+        report(world, second)
+    assert found(world, first).facts["verdict"]
 
 
 # How it runs

@@ -16,7 +16,7 @@ from cloister.hub.core.signed_state import require_unpaused
 from cloister.hub.datasets.datasets import owned
 from cloister.hub.jobs import queue
 from cloister.hub.jobs.external_tables.submission import HANDED
-from cloister.privacy.errors import NotHere, NotNow
+from cloister.privacy.errors import CloisterError, NotHere, NotNow
 
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
@@ -257,7 +257,11 @@ def seal_report(hub: "Hub", dataset: Dataset, attack: Attack, report: Mapping[st
 def _facts(hub: "Hub", dataset: Dataset, attack: Attack) -> AttackFacts:
     facts: dict[str, Any] = {}
     if attack.facts is not None:
-        facts = json.loads(unseal(hub.keys.data_key(dataset), attack.facts, _label(attack, "facts")))
+        try:
+            facts = json.loads(unseal(hub.keys.data_key(dataset), attack.facts, _label(attack, "facts")))
+        except CloisterError as error:  # one that was changed in the database must not hide the others
+            why = str(error).removeprefix(f"{error.code}: ")
+            facts = {"problem": f"what it found cannot be opened: {why} Remove it, and start it again."}
     return AttackFacts(
         attack.id,
         attack.job_id,

@@ -1,9 +1,10 @@
 """Attack pages, for a dataset's owner: what can be attacked, what was found. For everybody else they are not here."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
+from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from cloister.hub.core.models import Dataset
@@ -49,14 +50,14 @@ def show(request: Request, name: str, number: int, visitor: Here) -> Response:
     with visitor.hub.database.reading() as session:
         dataset = datasets.owned(session, name, visitor.who)
         known = store.find(visitor.hub, session, dataset, number)
-        report = store.report_of(visitor.hub, session, dataset, number) if known.state == "done" else None
+        report = _opened(visitor, session, dataset, known)
         targets = store.targets(visitor.hub, session, dataset, visitor.who)
     return page(
         request,
         "attack.html",
         dataset=dataset,
         attack=known,
-        findings=[] if report is None else report["shown"],
+        findings=report.get("shown", []),
         target=next((one for one in targets if one.job_id == known.job_id), None),
     )
 
@@ -87,6 +88,16 @@ def as_json(name: str, number: int, visitor: Here) -> Response:
     """Return figures and sentences of the findings."""
     text = json.dumps(_report(visitor, name, number)["json"], indent=2, ensure_ascii=False) + "\n"
     return download(text.encode(), f"{_file(name, number)}.json", "application/json")
+
+
+def _opened(visitor: Visitor, session: Session, dataset: Dataset, known: store.AttackFacts) -> dict[str, Any]:
+    """Return the findings of an attack; empty if it has none, or if they are not what was sealed."""
+    if known.state != "done":
+        return {}
+    try:
+        return store.report_of(visitor.hub, session, dataset, known.number)
+    except CloisterError:
+        return {}
 
 
 def _report(visitor: Visitor, name: str, number: int) -> dict[str, object]:
