@@ -223,6 +223,9 @@ class NetworkEstimator(PrivateEstimator):
         hidden = _sizes(hidden)
         small = spend.measure == "rho" or float(spend.amount) < 2
         usual = (0.1, 4.0 if small else 8.0) if scattering else (0.5, 1.5) if hidden else (2.0, 1.0)
+        if given.kind == "number":  # a squared error has no bound on how far noise moves it: shorter steps
+            layered, linear = (0.3 if small else 0.7), (0.05 if sampled else 0.1)
+            usual = (usual[0], 0.2 if scattering else layered if hidden else linear)
         clip = usual[0] if self.clip is None else self.clip
         step = usual[1] if self.learning_rate_init is None else self.learning_rate_init
         if isinstance(step, bool) or not isinstance(step, int | float) or not 1e-12 < step < 1e12:

@@ -203,3 +203,25 @@ def test_a_cross_validation_pays_for_a_network_as_for_any_model(book):
     assert scores.value.min() > 0.7
     assert scores.loss.measure == "rho"
     assert float(account.spent.amount) == pytest.approx(float(scores.loss.amount))
+
+
+@pytest.mark.parametrize("spend", [cl.epsilon(1, delta="1e-6"), cl.rho("0.02")], ids=["epsilon", "rho"])
+@pytest.mark.parametrize("hidden", [(), (32,)], ids=str)
+def test_a_regressor_of_three_thousand_rows_is_better_than_the_mean(book, spend, hidden):
+    # Before, the steps of descent were so long that noise threw the predictions from one end to the other.
+    random = np.random.default_rng(5)
+    rows = random.normal(size=(3000, 8))
+    goal = rows @ np.linspace(-1, 1, 8) + random.normal(size=3000)
+    public = {"bounds": (-3, 3), "target_bounds": (-10, 10), "hidden_layer_sizes": hidden}
+    model = learn.NeuralNetworkRegressor(spend, **public, ledger=book, random_state=0)
+    assert model.fit(rows, goal).score(rows, goal) > 0.4
+
+
+def test_a_regressor_of_images_is_better_than_the_mean(book):
+    rows, labels = load_digits(return_X_y=True)
+    goal = labels % 2 * 6.0
+    model = learn.NeuralNetworkRegressor(
+        cl.epsilon(1, delta="1e-6"), bounds=(0, 16), target_bounds=(0, 6), ledger=book, random_state=0
+    )
+    cube = rows.reshape(-1, 8, 8)
+    assert model.fit(cube, goal).score(cube, goal) > 0.2
