@@ -167,6 +167,12 @@ class Protect:
         self.suppression = 0.0
         self.release: AnonymizedTable | None = None
 
+    def __repr__(self) -> str:
+        shape = f"{self._table.num_rows:,} rows, {self._table.num_columns} columns"
+        unstated = [name for name in self.itypes if not self.itypes.stated(name)]
+        rest = f"; no role is set for {', '.join(unstated):.200}" if unstated else ""
+        return f"<Protect: {shape}; {self.privacy_model!r}{rest}>"
+
     def protect(self) -> Any:
         """Return the protected rows, as a frame of the same kind with the same columns.
 

@@ -115,8 +115,8 @@ class Roles:
             if proposal.role in ("identifier", "quasi-identifier") and name not in accepted:
                 raise BadInput(
                     f"{name} has no role and would be released as it is, but its name suggests "
-                    f"{'an' if proposal.role == 'identifier' else 'a'} {proposal.role}. Name it among quasi=, "
-                    "identifiers= or sensitive=; or among plain=, if nobody can know it about a person."
+                    f"{'an' if proposal.role == 'identifier' else 'a'} {proposal.role}. Say what it is: quasi, "
+                    "identifier or sensitive; or plain, if nobody can know it about a person."
                 )
         unstated = tuple(name for name in others if name not in accepted)
         return Roles(roles["identifier"], roles["quasi-identifier"], roles["sensitive"], others, unstated)

@@ -36,8 +36,14 @@ def protected(frame: object) -> Protect:
 def test_a_column_whose_name_suggests_a_person_needs_a_role() -> None:
     prot = Protect({"name": ["Ann", "Bob"], "age": [1, 1]})
     prot.itypes.age = "quasi"
-    with pytest.raises(BadInput, match="name has no role"):
+    assert repr(prot) == "<Protect: 2 rows, 2 columns; <KAnonymity: {'k': 2}>; no role is set for name>"
+    with pytest.raises(BadInput, match="name has no role") as refused:
         prot.protect()
+    assert "=" not in str(refused.value)  # not the arguments of another function
+    for role in ("quasi", "identifier", "sensitive", "plain"):  # the words of the sentence are words of `itypes`
+        assert role in str(refused.value)
+        prot.itypes.name = role
+    assert repr(prot) == "<Protect: 2 rows, 2 columns; <KAnonymity: {'k': 2}>>"
     prot.itypes.name = "identifying"
     assert prot.protect() == {"name": ["*", "*"], "age": [1, 1]}
 
