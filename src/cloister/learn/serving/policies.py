@@ -98,7 +98,7 @@ class OutputPolicy:
         Privacy: no cost for a private model: post-processing. None is promised for any other.
         """
         if not self.shows(verb):
-            raise OutputRefused(f"the policy of this model is {self}: {verb} is not shown.")
+            raise OutputRefused(f"the policy of this model is {self}: {verb} is not shown. Ask for predict.")
         if verb == "decision_function":
             return np.asarray(model.decision_function(rows))
         if not hasattr(model, "classes_"):

@@ -134,7 +134,7 @@ class ModelService:
             raise BadInput("caller is a text.")
         try:
             if isinstance(self.policy, OutputPolicy | PrivateVotes) and not self.policy.shows(verb):
-                raise OutputRefused(f"the policy of this model is {self.policy}: {verb} is not shown.")
+                raise OutputRefused(f"the policy of this model is {self.policy}: {verb} is not shown. Ask for predict.")
             table, count = self._read(rows)
             self._count(count, caller)
             told = self._told(table, verb)
