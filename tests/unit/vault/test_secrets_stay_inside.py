@@ -35,6 +35,7 @@ class NoSupply:
 
 PARTY = Party(0, {1: local_links(2)[0][1]}, NoSupply())
 SHARED = sharing.Shared(PARTY, np.full(2, PLANTED, dtype=np.uint64), 1 << 40)
+CONDITION = sharing.Condition(PARTY, np.full(2, PLANTED, dtype=np.uint64))
 SECRETS = [
     *(str(number) for number in (P, Q, PLANTED, *MASK.numbers, FIRST._exponent, SECOND._exponent, HELD._value)),
     *(f"{number:x}" for number in (P, Q, PLANTED)),
@@ -73,7 +74,7 @@ ON_CHANNELS = [
     GARBLING,
     Evaluation(a_circuit(), GARBLING.key),
 ]
-HOLDERS = [KEY, MASK, FIRST, SECOND, PARTIAL, HELD, PARTY, SHARED, BLIND, BALLOT, *ON_CHANNELS]
+HOLDERS = [KEY, MASK, FIRST, SECOND, PARTIAL, HELD, PARTY, SHARED, CONDITION, BLIND, BALLOT, *ON_CHANNELS]
 
 
 def clean(text: str) -> bool:
