@@ -28,7 +28,7 @@ __all__ = ["Audit", "Batched", "audit", "check_claim"]
 
 _KEPT = 8  # events at most that share the risk of a false alarm; each weakens the others slightly
 _WORTH = 0.8  # of the best event's strain, below which an event is not kept
-_LEARNING, _CHOOSING = 50_000, 200_000  # samples at most that features are learned and events chosen on
+_LEARNING, _CHOOSING = 25_000, 250_000  # samples at most that features are learned and events chosen on
 _FEWEST = 100
 
 
@@ -223,7 +223,13 @@ def _prove(
     counts = [[int(event.holds(event.feature(side)).sum()) for side in samples] for event in events]
     often = [pair[event.swapped] for event, pair in zip(events, counts, strict=True)]
     seldom = [pair[not event.swapped] for event, pair in zip(events, counts, strict=True)]
-    bounds = epsilon_at_least(often, seldom, n, risk / len(events), allowed.deltas)
+    # Half of the risk for the event that promised most, the other half for all others.
+    shares = [risk] if len(events) == 1 else [risk / 2, risk / 2 / (len(events) - 1)]
+    parts = [slice(0, 1), slice(1, None)][: len(shares)]
+    bounds = np.concatenate([
+        epsilon_at_least(often[part], seldom[part], n, share, allowed.deltas)
+        for part, share in zip(parts, shares, strict=True)
+    ])  # fmt: skip
     return bounds, [(a / n, b / n) for a, b in counts]
 
 
