@@ -172,12 +172,16 @@ def updates_table(found: Any) -> tuple[list[Any], list[Any]]:
 
 
 def tables_table(found: Any) -> tuple[list[Any], list[Any]]:
-    least = min(found["noisy fit"])
-    return [], [
+    fit, most = found["noisy fit"], found["most"]
+    rows = [[str(number + 1), f"{most}, and there are more" if blocks == most else str(blocks), str(certain)]
+            for number, (blocks, certain) in enumerate(zip(fit, found["noisy certain"], strict=True))]  # fmt: skip
+    caption = f"Seven people from noisy means at epsilon 1: blocks that fit, of which at most {most} are looked for."
+    table = {"caption": caption, "columns": ["try", "blocks that fit", "people in all of them"], "rows": rows}
+    return [table], [
         bar("a block of 7 people is reconstructed in at most 10 s",
-            f"{found['certain']} certain, {found['tables']} table, {found['seconds']:.1f} s",
+            f"{found['certain']} people in all blocks, {found['tables']} block, {found['seconds']:.1f} s",
             found["certain"] == 7 and found["seconds"] <= 10),
-        bar("and not from answers at epsilon 1", f"{max(found['noisy certain'])} certain; {least:,} blocks or more fit",
+        bar("and not from answers at epsilon 1", f"{max(found['noisy certain'])} people in all blocks",
             max(found["noisy certain"]) == 0),
     ]  # fmt: skip
 

@@ -1,6 +1,9 @@
 """Stealing of linear models, and reconstruction of a block of people from published statistics."""
 
 import time
+from collections import Counter
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
@@ -63,7 +66,9 @@ def block(tries: int, most: int) -> dict[str, Any]:
             mean = int(noise.release(round(float(one.mean) * one.count), SYSTEM)) / one.count
             noisy.append(Published(one.who, one.count, None, mean, within=reach / one.count))
         found = reconstruct(noisy, BLOCK, most=most)
-        certain.append(len(found.certain()))
+        # A list that was cut bounds from above who is in all blocks: those in all that were found.
+        shared = reduce(and_, map(Counter, found.tables)) if found.tables else Counter()
+        certain.append(shared.total())
         fit.append(len(found.tables))
     return {"seconds": seconds, "tables": len(exact.tables), "certain": len(exact.certain()),
             "noisy certain": certain, "noisy fit": fit, "most": most}  # fmt: skip
