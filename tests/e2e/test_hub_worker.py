@@ -18,10 +18,11 @@ import pytest
 import sqlalchemy as sa
 
 from cloister.hub.core.child_process import memory_of
-from cloister.hub.core.models import Job, Spent, Version
+from cloister.hub.core.models import Attack, Job, Spent, Version
 from cloister.hub.core.settings import Settings
 from cloister.hub.datasets import bounded, datasets
-from cloister.hub.jobs import queue, worker
+from cloister.hub.jobs import gateway, queue, worker
+from cloister.hub.jobs.attacks import store
 from cloister.privacy.loss import Loss, rho
 
 pytestmark = pytest.mark.e2e
@@ -184,6 +185,59 @@ def test_a_job_that_takes_too_long_is_stopped_and_not_tried_again(world, start):
     until(lambda: ended(world))
     assert sorted(one.state for one in world.rows(sa.select(Job))) == ["done", "failed"]
     assert charges(world) == 1
+
+
+@pytest.fixture
+def attacked(world):
+    """A network that was trained on visits; what its owner's newest attack on it is like by now."""
+    may = "may: [see schema, query, profile]\n  juniors"
+    world.publish(change=[(may, may.replace("profile", "profile, train"))])
+    form = {"estimator": "NeuralNetworkClassifier", "target": "readmitted", "spend": "rho 0.01"}
+    job = gateway.submit(
+        world.hub, world.ada, gateway.JobOrder("visits", "train", form, "health-research", world.here)
+    ).id
+    assert world.work() == ["done"]
+    number = store.start(world.hub, world.owner, "visits", job)
+
+    def now():
+        with world.hub.database.reading() as session:
+            return store.find(world.hub, session, datasets.find(session, "visits"), number)
+
+    return now
+
+
+def test_an_attack_whose_worker_is_killed_is_run_again(world, start, attacked):
+    supervisor = start()
+    until(lambda: attacked().stage.startswith("training twin"))
+    os.kill(children_of(supervisor.pid)[0], signal.SIGKILL)
+    until(lambda: attacked().state == "done", 120)
+    assert world.rows(sa.select(Attack.attempts)) == [2]
+    assert attacked().facts["attacks"] > 2
+
+
+def test_an_attack_that_takes_too_long_is_stopped_and_jobs_go_on(world, start, attacked):
+    start(job_seconds=4)
+    until(lambda: attacked().state == "running")
+    with world.hub.database.writing():  # nobody can write, so it waits with its next step
+        time.sleep(8)
+    until(lambda: attacked().state == "failed")
+    problem = attacked().facts["problem"]
+    assert problem.startswith("The attack was stopped: it took longer than 4 seconds. ")
+    assert problem.endswith("then start it again.")
+    world.submit("ada", question(1))
+    until(lambda: ended(world))
+    assert {one.state for one in world.rows(sa.select(Job))} == {"done"}
+
+
+def test_an_attack_that_the_hub_stops_for_loses_no_try(world, start, attacked):
+    supervisor = start()
+    until(lambda: attacked().stage.startswith("training twin"))
+    with world.hub.database.writing():  # it does not end by itself meanwhile
+        supervisor.terminate()
+        time.sleep(12)
+    supervisor.wait(30)
+    assert attacked().state == "queued"
+    assert world.rows(sa.select(Attack.attempts)) == [0]
 
 
 def test_a_version_that_takes_too_long_fails_and_jobs_go_on(world, tmp_path):
