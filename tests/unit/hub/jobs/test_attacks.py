@@ -420,6 +420,27 @@ def test_an_unforeseen_error_is_told_without_its_words(world, monkeypatch):
     assert "ZZSECRETZZ" not in told.facts["problem"]
 
 
+def test_one_that_finds_nothing_to_do_says_why(world, monkeypatch):
+    number = start(world, released(world))
+    monkeypatch.setitem(running._ATTACKS, "anonymise", lambda *_: ([], {"stealing": "it takes no numbers."}))
+    assert running.run_next(world.hub, None)
+    told = found(world, number)
+    assert (told.state, "stealing: it takes no numbers." in told.facts["problem"]) == ("failed", True)
+    assert told.facts["problem"].endswith("Attack something else.")
+
+
+def test_a_model_whose_twins_cannot_be_trained_is_asked_still(world, monkeypatch):
+    job = trained(world)
+
+    def refuse(*_):
+        raise NotNow("no twin today.")
+
+    monkeypatch.setattr(models, "_twin", refuse)
+    told = found(world, attack(world, job))
+    assert (told.state, told.facts["skipped"]["membership"]) == ("done", "no twin today.")
+    assert told.facts["attacks"] >= 2
+
+
 def test_a_limit_and_a_stop_of_the_hub_are_told_apart(world):
     number = start(world, released(world))
     assert running._claimed(world.hub, number)

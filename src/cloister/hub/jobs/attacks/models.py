@@ -128,7 +128,12 @@ def attack_model(
             skipped["membership"] = "every row is a unit here, and equal rows cannot be drawn into different halves."
         else:
             until = time.monotonic() + _SHARE * hub.settings.job_seconds
-            findings += membership_in_twins(train, known, asked.training, title, draw, until=until, progress=progress)
+            try:
+                findings += membership_in_twins(
+                    train, known, asked.training, title, draw, until=until, progress=progress
+                )
+            except CloisterError as error:  # a twin cannot be trained, and the model can still be asked
+                skipped["membership"] = str(error).removeprefix(f"{error.code}: ")
     progress(0.75, "guessing hidden values")
     more = (f"it asks for whole answers; the policy shows others {shown} at most",) if shown else ()
     for name, attack, nothing in _ALONE:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.orm import undefer
 
+from cloister.anonymize.claims import merged
 from cloister.anonymize.risks.attackers import Risk, risk
 from cloister.attack.finding import Finding
 from cloister.hub.core.models import Job, Output
@@ -65,7 +66,7 @@ def attack_release(
         sensitive=sensitive,
         population=people,
         auxiliary=people,
-        hierarchies=result["side"].get("hierarchies") or None,
+        hierarchies=merged([result["side"].get("hierarchies", {})]),
         sample=sample,
     )
     progress(0.9, "drawing the findings")

@@ -21,7 +21,7 @@ from cloister.hub.jobs.attacks.package import packed
 from cloister.hub.jobs.attacks.store import UNDER_WAY, seal_facts, seal_report, title_of
 from cloister.hub.jobs.dataset_pool import DatasetPool
 from cloister.hub.jobs.job_types.job_type import Stopped
-from cloister.privacy.errors import CloisterError
+from cloister.privacy.errors import CloisterError, NotNow
 
 if TYPE_CHECKING:
     from cloister.hub.core.hub import Hub
@@ -101,6 +101,9 @@ def _run(hub: "Hub", pool: DatasetPool, number: int) -> None:
     title = title_of(job)
     try:
         findings, skipped = _ATTACKS[job.kind](hub, pool, job, title, _Stages(hub, number))
+        if not findings:
+            reasons = " ".join(f"{name}: {reason}" for name, reason in skipped.items())
+            raise NotNow(f"no attack could be run on {title}. {reasons} Attack something else.")
         facts, report = packed(findings, skipped, title)
     except Stopped:  # cancelled or removed meanwhile
         return
