@@ -255,13 +255,14 @@ def seal_report(hub: "Hub", dataset: Dataset, attack: Attack, report: Mapping[st
 
 
 def _facts(hub: "Hub", dataset: Dataset, attack: Attack) -> AttackFacts:
-    facts: dict[str, Any] = {}
+    content, problem = b"{}", ""
     if attack.facts is not None:
         try:
-            facts = json.loads(unseal(hub.keys.data_key(dataset), attack.facts, _label(attack, "facts")))
+            content = unseal(hub.keys.data_key(dataset), attack.facts, _label(attack, "facts"))
         except CloisterError as error:  # one that was changed in the database must not hide the others
             why = str(error).removeprefix(f"{error.code}: ")
-            facts = {"problem": f"what it found cannot be opened: {why} Remove it, and start it again."}
+            problem = f"what it found cannot be opened: {why} Remove it, and start it again."
+    facts: dict[str, Any] = {"problem": problem} if problem else json.loads(content)
     return AttackFacts(
         attack.id,
         attack.job_id,
