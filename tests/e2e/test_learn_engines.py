@@ -13,6 +13,7 @@ import pytest
 import cloister as cl
 from cloister.data.schema import Schema
 from cloister.data.statistics import WEIGHT
+from cloister.hub.jobs.attacks.halves import Half, one_row_each
 from cloister.learn.base.private_data import read_relation
 from cloister.learn.base.row_source import fetch
 from cloister.learn.cluster.kmeans import KMeans
@@ -284,3 +285,22 @@ def test_a_column_that_may_be_null_needs_a_fill_where_numbers_are_summed(tmp_pat
         assert filled.n_rows_ == pytest.approx(N, abs=2)
         counted = MixedNB(cl.rho(1000)).fit(ds, target="back", features=["age", "ward"])
         assert counted.class_count_.sum() == pytest.approx(N, abs=2)
+
+
+@pytest.mark.parametrize("salt", ["|attack 1", "|attack 2"])
+def test_halves_for_attacks_are_of_people_and_know_who_is_in_them(opened: Callable[[Schema], Any], salt: str) -> None:
+    with opened(BY_PERSON) as ds:
+        draw = np.random.default_rng(1)
+        rows, units = one_row_each(ds, "visits", ["ward", "age"], 1_000, draw)
+        assert rows.column_names == ["ward", "age"]
+        assert sorted(map(int, units.to_pylist())) == sorted(set(PERSON.tolist()))
+        first, second = Half(ds, salt), Half(ds, salt, second=True)
+        within = first.has("visits", "age", units)
+        assert (second.has("visits", "age", units) == ~within).all()
+        assert 0.3 < within.mean() < 0.7
+        members = {int(one) for one in units.filter(pa.array(within)).to_pylist()}
+        relation = first.relation("visits", ["age"])
+        assert len(relation.chosen(["age"]).run(relation.engine)) == sum(
+            min(count, 6) for person, count in Counter(PERSON.tolist()).items() if person in members
+        )
+        assert len(one_row_each(ds, "visits", ["ward", "age"], 20, draw)[0]) == 20
