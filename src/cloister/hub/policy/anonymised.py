@@ -56,12 +56,16 @@ class Anonymised:
     reviewers: int = 2
 
     @property
+    def models(self) -> str:
+        """Return the models without the columns that they name: a reader may not see them."""
+        return re.sub(rf"\s*\((?!\s*{_NUMBER}\s*,)[^()]*\)", "", self.at_least)
+
+    @property
     def sentence(self) -> str:
         """Describe the rule without the columns that it names: a reader may not see them."""
-        models = re.sub(rf"\s*\((?!\s*{_NUMBER}\s*,)[^()]*\)", "", self.at_least)
         share = percent_text(self.suppression_at_most)
         return (
-            f"a release satisfies at least {models}, leaves out at most {share} of the rows, and leaves after "
+            f"a release satisfies at least {self.models}, leaves out at most {share} of the rows, and leaves after "
             f"{self.reviewers} people have looked at it"
         )
 

@@ -477,6 +477,7 @@ def test_the_form_of_the_work_is_drawn_and_planned(world, web, cookie):
         "By the policy, a release satisfies at least k=5, l=2, leaves out at most 10% of the rows, and leaves after 2"
     )
     assert rule in text
+    assert 'value="k=5, l=2"' in text  # what is filled in is not refused
     assert "By the policy, " not in web.get("/work/query/visits", headers=ada).text
     sent = {**FORM, "table": "visits", "method": "recode", "purpose": "health-research", "csrf": csrf_of(text)}
     planned = web.post("/work/anonymise/visits", data={**sent, "action": "plan"}, headers=ada)

@@ -85,7 +85,7 @@ def begin(
                 values["spend"] = ""
         elif saved:
             values["sql"] = _saved(session, visitor, saved).sql
-    return _draw(request, visitor, chosen, name, values)
+    return _draw(request, visitor, chosen, name, values, fresh=not job)
 
 
 @router.post("/work/{kind}/{name}")
@@ -192,6 +192,8 @@ def _draw(
     planned: Planned | None = None,
     problem: CloisterError | None = None,
     why: str = "",
+    *,
+    fresh: bool = False,
 ) -> Response:
     with visitor.hub.database.reading() as session:
         sight = visible_dataset(visitor.hub, session, visitor.who, name, visitor.environment)
@@ -208,6 +210,8 @@ def _draw(
         first = values.get("purpose") or stated[0].name
         verdict = decide(sight.policy, sight.number, sight.subject, kind.operation, first, visitor.environment)
         return _turned_away(request, visitor, kind, sight.dataset.name, verdict)
+    if fresh and kind.operation == ANONYMISE:  # what the policy asks at least is what most people want
+        values = {**values, "models": sight.policy.anonymised.models}
     with visitor.hub.database.reading() as session:
         left = _left(session, visitor, sight.dataset, sight.policy) if planned is not None else None
         saved, history = _earlier(session, visitor, sight.dataset, kind)
