@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cloister.attack.mechanisms.audit_one_run import OneRunAudit, audit_one_run
     from cloister.attack.mechanisms.events import OutputFeature
     from cloister.attack.mechanisms.exact import audit_exact
+    from cloister.attack.mechanisms.worst_case import audit_worst, neighbour_patterns
     from cloister.attack.models.attribute import attribute
     from cloister.attack.models.evasion import evasion
     from cloister.attack.models.extraction import canary_exposure, stored_rows
@@ -53,6 +54,7 @@ __all__ = [
     "audit",
     "audit_exact",
     "audit_one_run",
+    "audit_worst",
     "back_door",
     "canary_exposure",
     "compare_defences",
@@ -62,6 +64,7 @@ __all__ = [
     "membership",
     "membership_of_scores",
     "membership_suite",
+    "neighbour_patterns",
     "poison_round",
     "poison_survey",
     "poison_training",

@@ -9,13 +9,28 @@ from typing import Any
 import click
 
 from cloister.cli import check_outputs, progress_bar
+from cloister.privacy.errors import BadInput
 
 __all__ = ["attack"]
 
 _NEW = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
-@click.group()
+class _Attacks(click.Group):
+    """Commands that run code of others. Such code may end the program: that is no result, whatever code it ends with."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except SystemExit:
+            raise BadInput(
+                "the module that was named ended the program, so nothing was attacked. Name one that only defines, and "
+                "a function that returns."
+            ) from None
+
+
+@click.group(cls=_Attacks)
 def attack() -> None:
     """Attack models, tables, mechanisms and queries. Reads rows without noise: the owner's view."""
 
@@ -46,9 +61,9 @@ def _report(findings: Any, html: Path | None, json_file: Path | None, *, title: 
         click.echo(f"Wrote {save_json(findings, json_file)}.")
 
 
-def _input(_ctx: click.Context, _param: click.Parameter, text: str) -> Any:
+def _input(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Any:
     try:
-        return json.loads(text)
+        return None if text is None else json.loads(text)
     except (ValueError, RecursionError):
         raise click.BadParameter("write the input as JSON, such as 3, [1, 0, 2] or '\"yes\"'.") from None
 
@@ -72,15 +87,27 @@ def _model(name: str, key: str | None) -> Any:
         return name
     if ":" not in name or Path(name).exists():
         if key is None:
-            raise click.UsageError("a model file is read with the public key of its owner: --key ed25519:….")
+            raise click.UsageError(
+                "a model file that learn.save wrote is read with the public key of its owner: --key ed25519:…. Name any "
+                "other model as module:name, a variable of a Python file in this folder."
+            )
         from cloister.learn.persistence import load
 
         return load(name, key)
     return imported(name)
 
 
-def _classes(text: str | None) -> list[str] | None:
-    return None if text is None else [word.strip() for word in text.split(",")]
+def _classes(text: str | None) -> list[Any] | None:
+    """Return the classes that an option lists, as numbers if all are: so a table's labels are read."""
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",")]
+    for kind in (int, float):
+        try:
+            return [kind(word) for word in words]
+        except ValueError:
+            continue
+    return list(words)
 
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -416,8 +443,10 @@ def _finish(findings: Any, html: Path | None, json_file: Path | None, *, title: 
 @click.argument("mechanism", metavar="MODULE:FUNCTION")
 @click.option("--claim", required=True, metavar="LOSS", help="Loss that it states: 'epsilon 1', 'rho 0.1', "
               "'epsilon 1 delta 1e-6', with 'replace-one' if neighbours differ so.")  # fmt: skip
-@click.option("--left", required=True, callback=_input, metavar="JSON", help="An input.")
-@click.option("--right", required=True, callback=_input, metavar="JSON", help="Its neighbour.")
+@click.option("--left", callback=_input, metavar="JSON", help="An input.")
+@click.option("--right", callback=_input, metavar="JSON", help="Its neighbour.")
+@click.option("--pairs", metavar="MODULE:FUNCTION", help="Function that returns pairs of neighbouring inputs instead: "
+              "the worst of them is searched for.")  # fmt: skip
 @click.option("--samples", type=click.IntRange(min=100), default=100_000, show_default=True, help="Samples a side.")
 @click.option("--confidence", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.95,
               show_default=True, help="Chance that a true claim survives.")  # fmt: skip
@@ -428,6 +457,7 @@ def audit_command(
     claim: str,
     left: Any,
     right: Any,
+    pairs: str | None,
     samples: int,
     confidence: float,
     family: Any,
@@ -439,13 +469,26 @@ def audit_command(
     The module is imported from this folder or from what is installed, and the function is called 2 × SAMPLES times; a
     `sample(data, n)` attribute is called once a side. Exit code 1 if the claim is refuted.
     """
-    from cloister.attack import audit
+    from cloister.attack import audit, audit_worst
     from cloister.attack.files import imported
     from cloister.privacy.loss import Loss
 
-    function = imported(mechanism)
-    found = audit(function, left, right, Loss.parse(claim), n=samples, confidence=confidence, family=family)
-    click.echo(str(found))
+    source = click.get_current_context().get_parameter_source
+    inputs = [name for name in ("left", "right") if source(name) is click.core.ParameterSource.COMMANDLINE]
+    if pairs is None and len(inputs) < 2:
+        raise click.UsageError("give two neighbouring inputs as --left JSON --right JSON, or --pairs.")
+    if pairs is not None and (inputs or family is not None):
+        raise click.UsageError("--pairs goes without --left, --right and --family.")
+    if pairs is None and left == right:
+        raise click.UsageError("--left and --right are equal, so that no claim can be refuted. Give two neighbours.")
+    function, loss = imported(mechanism), Loss.parse(claim)
+    if pairs is not None:
+        searched = audit_worst(function, imported(pairs)(), loss, n=samples, confidence=confidence)
+        click.echo(str(searched))
+        found = searched.audit
+    else:
+        found = audit(function, left, right, loss, n=samples, confidence=confidence, family=family)
+        click.echo(str(found))
     _report(found.finding(mechanism), html, json_file, title=mechanism, made_up=True)
     if found.broken:
         raise click.exceptions.Exit(1)

@@ -24,6 +24,12 @@ noisy.sample = sample
 def plain(data):
     return data
 
+def shy(data):
+    return data if data == 7 else noisy(data)
+
+def pairs():
+    return [(value, value + 1) for value in range(10)]
+
 number = 3
 '''
 
@@ -53,6 +59,22 @@ def test_a_false_claim_is_refuted_with_exit_code_1(run):
     found = run("audit", "somebodys:plain", "--claim", "epsilon 5", "--left", "0", "--right", "1", "--samples", "5000")
     assert found.exit_code == 1
     assert found.output.startswith("broken: claim epsilon 5")
+
+
+def test_the_worst_of_many_inputs_is_searched_for(run):
+    words = ("--claim", "epsilon 1", "--pairs", "somebodys:pairs", "--samples", "5000")
+    assert run("audit", "somebodys:noisy", *words, "--confidence", "0.999999").exit_code == 0
+    found = run("audit", "somebodys:shy", *words)
+    assert found.exit_code == 1, found.output
+    assert "on the worst of 10 pairs of inputs, by " in found.output
+    assert found.output.endswith(("left 6\nright 7\n", "left 7\nright 8\n"))
+
+
+def test_two_inputs_or_pairs_are_needed(run):
+    for words in ((), ("--left", "0"), ("--pairs", "somebodys:pairs", "--left", "null")):
+        found = run("audit", "somebodys:noisy", "--claim", "epsilon 1", *words)
+        assert found.exit_code == 2
+        assert "--pairs" in found.output
 
 
 @pytest.mark.parametrize(

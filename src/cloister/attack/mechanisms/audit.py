@@ -24,7 +24,7 @@ from cloister.privacy.errors import BadInput, BadLoss, BadNumber, BadProbability
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import lower_text
 
-__all__ = ["Audit", "Batched", "audit", "check_claim"]
+__all__ = ["Audit", "Batched", "audit", "check_claim", "draw_outputs"]
 
 _KEPT = 8  # events at most that share the risk of a false alarm; each weakens the others slightly
 _WORTH = 0.8  # of the best event's strain, below which an event is not kept
@@ -157,8 +157,12 @@ def audit(
     _check(mechanism, n, confidence, family)
     allowed, risk = curve(check_claim(claim)), 1.0 - confidence
     if family == "gaussian":
-        return _gaussian(as_outputs(_draw(mechanism, left, n), _draw(mechanism, right, n)), claim, confidence)
-    learning, choosing, proving = _split(as_outputs(_draw(mechanism, left, n), _draw(mechanism, right, n)), n)
+        return _gaussian(
+            as_outputs(draw_outputs(mechanism, left, n), draw_outputs(mechanism, right, n)), claim, confidence
+        )
+    learning, choosing, proving = _split(
+        as_outputs(draw_outputs(mechanism, left, n), draw_outputs(mechanism, right, n)), n
+    )
     events = choose([*learn(*learning), *features], *choosing, allowed, risk / _KEPT)
     events = [event for event in events[:_KEPT] if event.strain >= _WORTH * events[0].strain]
     bounds, observed = _prove(events, proving, allowed, risk)
@@ -195,7 +199,8 @@ def _check(mechanism: object, n: object, confidence: object, family: object) -> 
         raise BadInput(f"family is 'gaussian' or None, got {family!r:.40}.")
 
 
-def _draw(mechanism: Callable[[Any], Any], data: Any, n: int) -> Draws:
+def draw_outputs(mechanism: Callable[[Any], Any], data: Any, n: int) -> Draws:
+    """Return n outputs of a mechanism, by its `sample` if it has one."""
     sample = getattr(mechanism, "sample", None)
     drawn: Draws = sample(data, n) if callable(sample) else [mechanism(data) for _ in range(n)]
     if len(drawn) != n:
@@ -235,6 +240,8 @@ def _prove(
 
 def _gaussian(samples: tuple[Outputs, Outputs], claim: Loss, confidence: float) -> Audit:
     """Bound epsilon by the distance of two Gaussian means along the direction that a quarter of the samples chooses."""
+    if not all(np.isfinite(side).all() for side in samples):
+        raise BadInput("family='gaussian' is for outputs that are finite numbers, and some are not. Leave it out.")
     n, wide = len(samples[0]), samples[0].shape[1] > 1
     first = n // 4 if wide else 0
     direction = np.ones(1)
@@ -266,13 +273,15 @@ def _gaussian(samples: tuple[Outputs, Outputs], claim: Loss, confidence: float) 
 def _shift_at_least(left: Floats, right: Floats, risk: float) -> float:
     """Return a distance of the means in standard deviations that the truth is not below, but for the risk.
 
-    Student's statistic is noncentral; its variance is that of a normal one plus the estimate's squared over 4 n.
+    Student's statistic is noncentral; its variance is that of a normal one plus the estimate's squared over twice the
+    degrees of freedom.
     """
-    from scipy.special import ndtri
+    from scipy.special import stdtrit
 
     n = len(left)
+    freedom = 2 * n - 2
     deviation = float(np.sqrt((left.var(ddof=1) + right.var(ddof=1)) / 2))
     if not deviation > 0:
         return 0.0 if left[0] == right[0] else float("inf")
     shift = abs(float(left.mean() - right.mean())) / deviation
-    return max(0.0, shift - float(ndtri(1 - risk / 2)) * float(np.sqrt(2 / n + shift**2 / (4 * n))))
+    return max(0.0, shift - float(stdtrit(freedom, 1 - risk / 2)) * float(np.sqrt(2 / n + shift**2 / (2 * freedom))))
