@@ -4,8 +4,8 @@ scores ──► curve, success at a threshold that half of the scores chose, bo
 rows   ──► the best guess without the target: do members differ from others by themselves?
 """
 
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from cloister.privacy.loss import Loss
 __all__ = ["blind_guess", "claimed", "largest_auc", "membership_of_scores", "record_risk"]
 
 _MOST_BLIND = 6_000  # records that a guess without the target is fitted to
+_BLIND_RISK = 0.05  # that a guess without the target looks better than chance and is not
 _MEASURE = "guesses of membership that are right"
 _SURE = 0.9
 
@@ -50,7 +51,7 @@ def membership_of_scores(
         delta: the delta of the lower bound on epsilon, if there is no claim.
         confidence: the chance that the bound on epsilon is not above the truth.
         attack, target, access, knowledge: how the finding describes itself.
-        baseline: success of the best guess without the target.
+        baseline: success of the best guess without the target. Above 0.5, no bound on epsilon is stated.
         figures: further numbers of the finding.
         notes: further limits of the run.
 
@@ -87,12 +88,20 @@ def membership_of_scores(
             f"with {len(sides[1]):,} other records, rates of false positives below {1 / len(sides[1]):.2%} are those "
             "of no false positive"
         )
-    said.append(
-        "the bound on epsilon takes records as independent; those of one model are nearly so. attack.audit_one_run "
-        "proves a bound from one training run without that"
-    )
-    learned = interval[0] > baseline
-    return Finding(
+    # Where members differ from others by themselves, so do their scores, whatever the target learned.
+    alike = baseline <= 0.5
+    epsilon = roc.epsilon_bound(delta=delta, claim=claim, confidence=confidence) if alike else None
+    if alike:
+        said.append(
+            "the bound on epsilon takes records as independent; those of one model are nearly so. attack.audit_one_run "
+            "proves a bound from one training run without that"
+        )
+    else:
+        said.append(
+            "no bound on epsilon is stated and no claim is tested, because members differ from others without the "
+            "target: their scores would differ even if the target had never seen them"
+        )
+    finding = Finding(
         attack=attack,
         target=target,
         access=access,
@@ -103,17 +112,16 @@ def membership_of_scores(
         baseline=baseline,
         attempts=len(risk),
         roc=roc,
-        epsilon=roc.epsilon_bound(delta=delta, claim=claim, confidence=confidence),
+        epsilon=epsilon,
         claim=claim,
         risk=risk,
         figures=found,
-        remedies=remedies.for_membership(
-            claim, labels_only=access == "labels only", gap=float(found.get("accuracy gap", 0) or 0) > 0.01
-        )
-        if learned
-        else (),
         notes=tuple(said),
     )
+    if not finding.learned:
+        return finding
+    gap = float(found.get("accuracy gap", 0) or 0) > 0.01
+    return replace(finding, remedies=remedies.for_membership(claim, labels_only=access == "labels only", gap=gap))
 
 
 def claimed(model: Any, claim: Loss | None) -> Loss | None:
@@ -169,8 +177,8 @@ def record_risk(members: Floats, others: Floats) -> Floats:
 def blind_guess(features: Floats, members: int, draw: np.random.Generator) -> tuple[float, str | None]:
     """Return the success of the best guess without the target, and a note if it is above chance.
 
-    Trees try to tell members from others by their columns and labels alone. Where they can, the records are no fair
-    sample of one population, and an attack must do better than that.
+    Trees and a linear rule try to tell members from others by their columns and labels alone. Where one can, the
+    records are no fair sample of one population, and an attack must do better than that.
 
     Args:
         features: columns and labels of members, then of others, as numbers.
@@ -178,27 +186,49 @@ def blind_guess(features: Floats, members: int, draw: np.random.Generator) -> tu
         draw: the generator of the sample.
     """
     try:
-        from sklearn.ensemble import HistGradientBoostingClassifier
+        import sklearn  # noqa: F401
     except ModuleNotFoundError:
         return 0.5, "without scikit-learn it was not tried whether members differ from others by themselves"
     truth = np.arange(len(features)) < members
     places = np.concatenate([_sample(np.flatnonzero(truth == side), draw) for side in (True, False)])
     parts: NDArray[np.intp] = draw.permutation(places)
     halves = parts[: len(parts) // 2], parts[len(parts) // 2 :]
-    scores = np.full(len(features), np.nan)
-    for fitted, held in (halves, halves[::-1]):
-        if len(np.unique(truth[fitted])) < 2:
-            return 0.5, None
-        model = HistGradientBoostingClassifier(max_iter=30, max_leaf_nodes=8, early_stopping=False, random_state=0)
-        scores[held] = model.fit(features[fitted], truth[fitted]).predict_proba(features[held])[:, 1]
-    sides = scores[places[truth[places]]], scores[places[~truth[places]]]
-    value, (low, _) = Roc.of(*sides).balanced_accuracy()
-    if low <= 0.5 or math.isnan(low):
+    if any(len(np.unique(truth[half])) < 2 for half in halves):
         return 0.5, None
-    return value, (
-        f"members differ from others without the target: a guess from the records alone is right in {value:.1%}. Take "
+    best = 0.5
+    for make in (_trees, _linear):
+        scores = np.full(len(features), np.nan)
+        for fitted, held in (halves, halves[::-1]):
+            model = make(len(fitted)).fit(features[fitted], truth[fitted])
+            scores[held] = model.predict_proba(features[held])[:, 1]
+        sides = scores[places[truth[places]]], scores[places[~truth[places]]]
+        value, (low, _) = Roc.of(*sides).balanced_accuracy(1 - _BLIND_RISK / 2)
+        best = max(best, value) if low > 0.5 else best
+    if best <= 0.5:
+        return 0.5, None
+    return best, (
+        f"members differ from others without the target: a guess from the records alone is right in {best:.1%}. Take "
         "both from one population by chance to see what the model adds"
     )
+
+
+def _trees(records: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    least = min(20, max(2, records // 8))  # few records need smaller leaves: with 20 in each, no tree would split them
+    return HistGradientBoostingClassifier(
+        max_iter=30, max_leaf_nodes=8, min_samples_leaf=least, early_stopping=False, random_state=0
+    )
+
+
+def _linear(records: int) -> Any:
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    imputer = SimpleImputer(strategy="constant", fill_value=0.0)
+    return make_pipeline(imputer, StandardScaler(), LogisticRegression(C=max(records, 1) ** -0.5, max_iter=300))
 
 
 def _sample(places: NDArray[np.intp], draw: np.random.Generator) -> NDArray[np.intp]:

@@ -16,7 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from cloister import epsilon, rho
 from cloister.attack.models.membership import METHODS, membership, membership_suite
-from cloister.attack.models.membership_finding import largest_auc, membership_of_scores, record_risk
+from cloister.attack.models.membership_finding import blind_guess, largest_auc, membership_of_scores, record_risk
 from cloister.attack.models.rows import Marginals
 from cloister.attack.models.target import Target
 from cloister.privacy.errors import BadInput, BadLoss, BadNumber, BadProbability
@@ -217,6 +217,48 @@ def test_records_that_differ_without_the_target_raise_the_bar():
     assert found.baseline > 0.85
     assert not found.learned
     assert any("differ from others without the target" in note for note in found.notes)
+
+
+def sided(n, seed=0):
+    """Return rows and labels of two populations, and a model of their difference that has seen neither."""
+    draw = np.random.default_rng(seed)
+    rows = draw.normal(size=(2 * n, 3))
+    rows[:, 0] = (np.abs(rows[:, 0]) + 0.5) * np.repeat((1, -1), n)
+    likely = lambda asked: 0.5 + 0.4 * np.tanh(asked[:, 0])  # noqa: E731
+    model = lambda asked: np.column_stack((likely(asked), 1 - likely(asked)))  # noqa: E731
+    return model, (rows[:n], np.zeros(n, int)), (rows[n:], np.zeros(n, int))
+
+
+@pytest.mark.parametrize("n", [15, 20, 30, 60, 400])
+def test_no_claim_is_refuted_because_members_differ_from_others_without_the_target(n):
+    model, members, others = sided(n)
+    found = membership(model, members=members, others=others, classes=[0, 1], claim=epsilon("0.1"), random_state=0)
+    assert found.baseline > 0.8
+    assert not found.broken
+    assert not found.learned
+    assert found.epsilon is None
+    assert any("no claim is tested" in note for note in found.notes)
+    scores = [np.arange(50, 100), np.arange(50)]
+    assert membership_of_scores(*scores, claim=epsilon(1), baseline=0.9).epsilon is None
+    assert membership_of_scores(*scores, claim=epsilon(1)).broken
+
+
+def test_small_differences_in_many_columns_are_guessed_without_the_target():
+    draw = np.random.default_rng(3)
+    members, others = (draw.normal(side, 1, (300, 60)) for side in (0.15, -0.15))
+    likely = lambda asked: 1 / (1 + np.exp(-10 * asked.mean(axis=1)))  # noqa: E731
+    found = membership(
+        lambda asked: np.column_stack((likely(asked), 1 - likely(asked))), members=(members, np.zeros(300, int)),
+        others=(others, np.zeros(300, int)), classes=[0, 1], random_state=0,
+    )  # fmt: skip
+    assert found.baseline > 0.8
+    assert not found.learned
+
+
+def test_records_of_one_population_are_guessed_at_chance_without_the_target():
+    draw = np.random.default_rng(4)
+    guessed = [blind_guess(draw.normal(size=(n, 4)), n // 2, draw)[0] for n in (16, 40, 200) for _ in range(40)]
+    assert sum(guess > 0.5 for guess in guessed) <= 12
 
 
 def test_a_private_model_states_its_claim_itself():
