@@ -12,7 +12,7 @@ from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import lower_text
 
-__all__ = ["Access", "EpsilonBound", "Finding", "Roc", "clopper_pearson"]
+__all__ = ["Access", "EpsilonBound", "Finding", "Roc", "clopper_pearson", "figure_text"]
 
 Access = Literal["white box", "grey box", "black box", "labels only", "release"]
 
@@ -98,7 +98,11 @@ class Roc:
         return float((below + upto).mean() / 2 / len(self.negatives))
 
     def auc_interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Return DeLong's interval of the area under the curve."""
+        """Return an interval of the area under the curve: what DeLong's or Newcombe's contains.
+
+        DeLong's takes any law of the scores, and is too short for few records: where all members score above all
+        others it has no width. Newcombe's (2006, method 5) takes the variance at each end of the interval.
+        """
         from scipy.special import ndtri
 
         below = np.searchsorted(self.negatives, self.positives, side="left")
@@ -110,8 +114,10 @@ class Roc:
         variance = sum(
             float(np.var(part, ddof=1)) / len(part) if len(part) > 1 else 0.25 for part in (of_positives, of_negatives)
         )
-        wide = float(ndtri((1 + confidence) / 2)) * variance**0.5
-        return max(0.0, self.auc - wide), min(1.0, self.auc + wide)
+        deviations = float(ndtri((1 + confidence) / 2))
+        wide, area = deviations * variance**0.5, self.auc
+        low, high = (_area_end(area, end, len(self.positives), len(self.negatives), deviations) for end in (0.0, 1.0))
+        return max(0.0, min(low, area - wide)), min(1.0, max(high, area + wide))
 
     def tpr_at(self, fpr: float) -> float:
         """Return the largest true-positive rate among thresholds with at most this false-positive rate.
@@ -180,6 +186,21 @@ class Roc:
         assert best is not None
         allowed_here = None if claim is None else float(curve(claim).epsilons[best[2]])
         return EpsilonBound(best[0], float(deltas[best[2]]), confidence, allowed_here)
+
+
+def _area_end(area: float, end: float, members: int, others: int, deviations: float) -> float:
+    """Return the area between this end and the one seen from which the latter is so many deviations away."""
+    half = (members + others) / 2 - 1
+
+    def too_far(truth: float) -> bool:
+        variance = truth * (1 - truth) * (1 + half * ((1 - truth) / (2 - truth) + truth / (1 + truth)))
+        return abs(area - truth) > deviations * (variance / (members * others)) ** 0.5
+
+    outside, inside = end, area
+    for _ in range(50):
+        middle = (outside + inside) / 2
+        outside, inside = (middle, inside) if too_far(middle) else (outside, middle)
+    return outside
 
 
 def _best_cut(roc: Roc) -> float:
@@ -258,7 +279,14 @@ class Finding:
 
     @property
     def learned(self) -> bool:
-        """Return True if the whole interval lies above the best guess."""
+        """Return True if the whole interval lies above the best guess, or if the loss is proved to be above 0.
+
+        The second shows an attack that recognises a few records and errs about all others.
+        """
+        return self._guesses_better or (self.epsilon is not None and self.epsilon.lower > 0)
+
+    @property
+    def _guesses_better(self) -> bool:
         return self.interval[0] > self.baseline
 
     @property
@@ -276,6 +304,8 @@ class Finding:
         strength = "a little" if self.advantage < 0.1 else "much" if self.advantage >= 0.5 else "something"
         tested = self.epsilon is not None and self.epsilon.allowed is not None
         held = " The claim is not refuted, which is no proof of it." if tested else ""
+        if not self._guesses_better:
+            return f"The attack learns something beyond guessing, of a few records only.{held}"
         return f"The attack learns {strength} beyond guessing.{held}"
 
     def to_json(self) -> dict[str, Any]:
@@ -322,7 +352,14 @@ class Finding:
             )
         if self.epsilon is not None:
             lines.append(f"  loss      {self.epsilon}")
-        lines += [f"  {name}  {figure}" for name, figure in self.figures.items()]
+        lines += [f"  {name}  {figure_text(figure)}" for name, figure in self.figures.items()]
         lines += [f"  remedy    {sentence}" for sentence in self.remedies]
         lines += [f"  note      {sentence}" for sentence in self.notes]
         return "\n".join(lines)
+
+
+def figure_text(value: float | int | str) -> str:
+    """Return a figure of a finding as text."""
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"

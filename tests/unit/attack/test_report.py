@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from cloister.attack.finding import EpsilonBound, Finding, Roc
+from cloister.attack.models.membership_finding import membership_of_scores
 from cloister.attack.report.charts import most_true, roc_chart
 from cloister.attack.report.page import headline, save, save_json, to_html, to_json
 from cloister.privacy.errors import BadInput, StoreFailed
@@ -189,3 +191,32 @@ def test_a_bound_of_nothing_is_told_at_the_smallest_delta_of_the_claim():
     bound = Roc.of(draw.normal(size=300), draw.normal(size=300)).epsilon_bound(claim=rho("0.02"))
     assert (bound.lower, bound.delta) == (0.0, 1e-5)
     assert bound.allowed == pytest.approx(0.794, abs=1e-3)
+
+
+@pytest.mark.parametrize(("shift", "members", "others"), [(0.0, 8, 8), (2.5, 8, 8), (2.5, 20, 50), (4.0, 20, 20)])
+def test_the_interval_of_the_area_holds_for_few_records(shift: float, members: int, others: int):
+    draw, missed, truth = np.random.default_rng(31), 0, float(stats.norm.cdf(shift / 2**0.5))
+    for _ in range(600):
+        low, high = Roc.of(draw.normal(shift, 1, members), draw.normal(0, 1, others)).auc_interval()
+        missed += not low <= truth <= high
+    assert missed <= stats.binom.isf(1e-4, 600, 0.05)
+
+
+def test_a_few_members_who_score_above_all_others_do_not_prove_an_area_of_one():
+    roc = Roc.of(np.arange(8, 16), np.arange(8))
+    assert roc.auc == 1
+    assert 0.5 < roc.auc_interval()[0] < 0.9
+
+
+def test_a_few_records_that_are_recognised_are_no_guessing():
+    draw = np.random.default_rng(1)
+    members = draw.normal(size=2_000)
+    members[:60] += 20  # a model that remembers 3 % of its people
+    found = membership_of_scores(members, draw.normal(size=2_000))
+    assert found.interval[0] < 0.5
+    assert found.epsilon is not None
+    assert found.epsilon.lower > 0
+    assert found.learned
+    assert found.verdict == "The attack learns something beyond guessing, of a few records only."
+    assert found.remedies
+    assert "None of" not in headline([found, found])
