@@ -242,3 +242,17 @@ def test_an_exact_audit_doubts_a_tiny_claim_as_closely_as_a_large_one() -> None:
     laws = {0: yes, 1: 1 - yes}, {0: 1 - yes, 1: yes}  # epsilon 4e-9
     assert audit_exact(*laws, epsilon("4.01e-9")).verdict == "holds"
     assert audit_exact(*laws, epsilon("3.5e-9")).verdict == "broken"
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("count", [1, 200])
+def test_a_gaussian_family_is_refused_for_outputs_that_are_not_finite(wrong: float, width: int, count: int) -> None:
+    def noisy(data: int, n: int) -> np.ndarray:
+        outputs = np.random.default_rng(data).normal(size=(n, width))
+        outputs[:count, -1] = wrong
+        return outputs
+
+    with pytest.raises(BadInput, match="finite"):
+        audit(Batched(noisy), 0, 1, epsilon(1, delta="1e-5"), n=200, family="gaussian")
+    assert audit(Batched(noisy), 0, 0, epsilon(1), n=200).verdict == "holds"

@@ -136,6 +136,25 @@ def test_normal_scores_of_a_thousand_canaries_show_most_of_epsilon(eps, least):
     assert sum(one.broken for one in found) <= stats.binom.isf(1e-6, 100, 0.05)
 
 
+@pytest.mark.parametrize(("canaries", "shift"), [(10, 0.0), (10, 2.0), (12, 1.0)])
+def test_the_bound_from_a_few_normal_scores_is_above_the_truth_no_more_often_than_stated(canaries, shift):
+    draw, above = np.random.default_rng(23), 0
+    inside = np.arange(canaries) < canaries // 2
+    for _ in range(20_000):
+        scores = inside * shift + draw.normal(size=canaries)
+        above += shift_from_scores(scores[inside], scores[~inside], 0.95) > shift
+    assert above <= stats.binom.isf(1e-6, 20_000, 0.05)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_normal_scores_are_finite(wrong):
+    for where in range(2):
+        sides = [[1.0, 2.0, 3.0], [0.0, 1.0, 0.5]]
+        sides[where][0] = wrong
+        with pytest.raises(BadInput, match="finite"):
+            shift_from_scores(*sides, 0.95)
+
+
 def test_scores_without_noise_show_everything_or_nothing():
     assert shift_from_scores([1, 1], [0, 0], 0.95) == math.inf
     assert shift_from_scores([0, 0], [0, 0], 0.95) == shift_from_scores([0, 0], [1, 1], 0.95) == 0

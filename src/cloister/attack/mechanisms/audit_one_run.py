@@ -207,9 +207,11 @@ def shift_from_scores(inside: ArrayLike, outside: ArrayLike, confidence: float) 
         outside: scores of the others.
         confidence: the chance that the truth is not below the result.
     """
-    from scipy.special import ndtri
+    from scipy.special import stdtrit
 
     sides = [np.asarray(side, dtype=np.float64) for side in (inside, outside)]
+    if not all(np.isfinite(side).all() for side in sides):
+        raise BadInput("family='normal scores' is for scores that are finite numbers, and some are not.")
     n, m = map(len, sides)
     if min(n, m) < 2:
         return 0.0
@@ -217,8 +219,10 @@ def shift_from_scores(inside: ArrayLike, outside: ArrayLike, confidence: float) 
     gap = float(sides[0].mean() - sides[1].mean())
     if not squares > 0:
         return math.inf if gap > 0 else 0.0
-    shift = gap / math.sqrt(squares / (n + m - 2))
-    return max(0.0, shift - float(ndtri(confidence)) * math.sqrt(1 / n + 1 / m + shift**2 / (2 * (n + m))))
+    freedom = n + m - 2  # of the deviation's estimate: with few canaries it is far from normal
+    shift = gap / math.sqrt(squares / freedom)
+    wide = math.sqrt(1 / n + 1 / m + shift**2 / (2 * freedom))
+    return max(0.0, shift - float(stdtrit(freedom, confidence)) * wide)
 
 
 def _refuted(right: int, guesses: int, canaries: int, shift: float, risk: float) -> bool:

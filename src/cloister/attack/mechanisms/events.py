@@ -25,6 +25,7 @@ _COLUMNS = 64  # of a wider output only the most informative coordinates are use
 _ALONE = 6  # number of coordinates that are also used one by one
 _BINS = 128
 _THRESHOLDS = 200
+_LARGEST = 1e140  # larger outputs count as this where a direction is learned
 _ROUGH = 4  # strips of a bound that only ranks events
 
 
@@ -185,9 +186,14 @@ def _fingerprint(rows: Outputs) -> NDArray[np.uint64]:
 
 def _direction(left: Outputs, right: Outputs, columns: list[int]) -> Callable[[Outputs], Floats]:
     """Return Fisher's linear discriminant, which cancels noise that the coordinates share."""
-    a, b = (np.nan_to_num(side[:20_000, columns].astype(np.float64)) for side in (left, right))
+    a, b = (_finite(side[:20_000, columns]) for side in (left, right))
     spread = np.cov(a, rowvar=False) + np.cov(b, rowvar=False)
     ridge = 1e-9 * max(float(np.trace(spread)) / len(columns), 1e-300)
     weights = np.linalg.lstsq(spread + ridge * np.eye(len(columns)), a.mean(axis=0) - b.mean(axis=0), rcond=None)[0]
     weights /= max(float(np.abs(weights).max()), 1e-300)
-    return lambda rows: np.asarray(rows[:, columns].astype(np.float64) @ weights)
+    return lambda rows: np.asarray(_finite(rows[:, columns]) @ weights)
+
+
+def _finite(rows: Outputs) -> Floats:
+    """Return numbers whose squares can be summed."""
+    return np.clip(np.nan_to_num(rows.astype(np.float64)), -_LARGEST, _LARGEST)
