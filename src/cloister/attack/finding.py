@@ -1,5 +1,6 @@
 """Result of an attack: what the attacker knew, what was learned beyond guessing, and what would have stopped it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -194,7 +195,7 @@ def _area_end(area: float, end: float, members: int, others: int, deviations: fl
 
     def too_far(truth: float) -> bool:
         variance = truth * (1 - truth) * (1 + half * ((1 - truth) / (2 - truth) + truth / (1 + truth)))
-        return abs(area - truth) > deviations * (variance / (members * others)) ** 0.5
+        return abs(area - truth) > deviations * math.sqrt(variance / (members * others))
 
     outside, inside = end, area
     for _ in range(50):
