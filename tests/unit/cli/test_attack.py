@@ -95,6 +95,16 @@ def test_wrong_words_are_answered_with_a_sentence(run, words, sentence):
     assert sentence in " ".join(found.output.split())
 
 
+@pytest.mark.parametrize("code", [0, 1])
+def test_code_that_ends_the_program_is_not_taken_for_a_claim_that_holds(run, tmp_path, code):
+    (tmp_path / f"ends{code}.py").write_text(f"import sys\nsys.exit({code})\n", encoding="utf-8")
+    (tmp_path / f"stops{code}.py").write_text(f"import sys\n\ndef f(x):\n    sys.exit({code})\n", encoding="utf-8")
+    for name in (f"ends{code}:f", f"stops{code}:f"):
+        found = run("audit", name, "--left", "0", "--right", "1", "--claim", "epsilon 1")
+        assert found.exit_code == 1
+        assert "ended the program" in found.output
+
+
 def test_a_claim_that_is_no_loss_is_refused(run):
     found = run("audit", "somebodys:noisy", "--left", "0", "--right", "1", "--claim", "much")
     assert found.exit_code == 1
