@@ -1,6 +1,7 @@
 """Attacks of a dataset, for its owner alone. Whoever calls this has checked with `owned` that the user is the owner."""
 
 import json
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ __all__ = [
 UNDER_WAY = ("queued", "running")
 MOST_KEPT = 100  # attacks of one dataset
 _MOST_TARGETS = 200
+_LEAST_NUMBER, _NUMBERS = 10_000_000, 90_000_000
 _KEPT = ("train", "synthesise")  # jobs whose result is attacked
 _WORDS = {"train": "Model", "synthesise": "Synthetic table", "anonymise": "Anonymised release"}
 
@@ -165,7 +167,7 @@ def title_of(job: Job) -> str:
 
 def attacks(hub: "Hub", session: Session, dataset: Dataset) -> list[AttackFacts]:
     """Return all attacks of a dataset, newest first."""
-    wanted = sa.select(Attack).where(Attack.dataset_id == dataset.id).order_by(Attack.id.desc())
+    wanted = sa.select(Attack).where(Attack.dataset_id == dataset.id).order_by(Attack.created.desc(), Attack.id.desc())
     return [_facts(hub, dataset, attack) for attack in session.scalars(wanted)]
 
 
@@ -212,7 +214,7 @@ def start(hub: "Hub", owner: Person, name: str, job_id: int) -> int:
             raise NotNow(f"attack {running[0]} on this dataset is under way. Wait until it is done, or cancel it.")
         if len(rows) >= MOST_KEPT:
             raise NotNow(f"{MOST_KEPT} attacks are kept for a dataset. Remove some that you no longer need.")
-        attack = Attack(dataset_id=dataset.id, job_id=job_id, state="queued", created=now())
+        attack = Attack(id=_new_number(session), dataset_id=dataset.id, job_id=job_id, state="queued", created=now())
         session.add(attack)
         session.flush()
         hub.audit.write(session, owner.id, "attack.begun", f"job/{job_id}", dataset=name)
@@ -232,6 +234,14 @@ def remove(hub: "Hub", owner: Person, name: str, number: int) -> None:
     """Delete an attack with its findings; one under way is stopped."""
     with hub.database.writing() as session:
         session.delete(_attack(session, owned(session, name, owner), number))
+
+
+def _new_number(session: Session) -> int:
+    """Return a number by chance: numbers in a row would tell an owner how many attacks others have started."""
+    while True:
+        number = _LEAST_NUMBER + secrets.randbelow(_NUMBERS)
+        if session.get(Attack, number) is None:
+            return number
 
 
 def _attack(session: Session, dataset: Dataset, number: int, *options: Any) -> Attack:
