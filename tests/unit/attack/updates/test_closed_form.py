@@ -41,6 +41,29 @@ def test_clipping_alone_hides_nothing():
     found = compare_defences(victims(20), record_leak, [clipping])[1]
     assert found.figures["median relative error"] <= 1e-5  # the grid of the clipped sum is 2^-30 of the norm
     assert "Clipping alone" in found.notes[0]
+    assert found.success == 1.0
+    assert found.learned
+
+
+@pytest.mark.parametrize("amount", ["100000", "10000000"])
+def test_noise_that_hides_no_digit_of_a_record_is_not_called_a_defence(amount):
+    draw = np.random.default_rng(0)
+    network = dense_network([4, 3])
+    rows = [(draw.random((1, 4)), np.array([number % 3])) for number in range(20)]
+    clients = [GradientStep(network.loss, network.params, one) for one in rows]
+    found = compare_defences(clients, record_leak, [Defence.noise(1.0, rho(amount))], source=SeededSource(5))[1]
+    assert found.figures["median relative error"] < 0.01
+    assert found.success > 0.9
+    assert found.learned
+
+
+def test_records_that_are_alike_are_guessed_without_an_update():
+    network = dense_network([4, 3])
+    rows = [(np.array([[1.0, 2.0, 3.0, 4.0 + number / 1000]]), np.array([0])) for number in range(20)]
+    found = compare_defences([GradientStep(network.loss, network.params, one) for one in rows], record_leak)[0]
+    assert found.success == found.baseline == 1.0
+    assert not found.learned
+    assert found.figures["median relative error without the update"] < 0.01
 
 
 @pytest.mark.parametrize(
