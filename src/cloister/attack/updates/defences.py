@@ -161,6 +161,9 @@ def compare_defences(
     listed: list[Any] = list(victims) if isinstance(victims, list | tuple) else [victims]
     if not listed:
         raise BadInput("name at least one victim: a GradientStep or a LocalTraining.")
+    for victim in listed:
+        if not callable(getattr(victim, "observe", None)):
+            raise BadInput(f"a victim is a GradientStep or a LocalTraining, not {type(victim).__name__}.")
     runs = [Defence.none(), *defences]
     found = []
     for place, defence in enumerate(runs):

@@ -44,7 +44,16 @@ from cloister.attack.updates.matching import (
     distance_between,
     input_span,
 )
-from cloister.attack.updates.update import Rows, Update, clipped_update, join_rows, read_rows, shortened
+from cloister.attack.updates.update import (
+    Rows,
+    Update,
+    clipped_update,
+    images_of,
+    join_rows,
+    paired,
+    read_rows,
+    shortened,
+)
 from cloister.privacy.errors import BadInput, BadNumber
 from cloister.privacy.noise import Source
 
@@ -243,8 +252,9 @@ def training_leak(
         search: further arguments of `invert_training`.
     """
     truths, guesses, distances = [], [], []
-    for update, victim in zip(updates, victims, strict=True):
-        images = victim.rows[0].reshape(-1, *shape).astype(np.float64)
+    pairs = paired(updates, victims)
+    for update, victim in pairs:
+        images = images_of(victim, shape)
         labels = None
         if labels_known:
             more = () if victim.others is None else victim.others[1][: update.records - len(images)]
@@ -254,7 +264,7 @@ def training_leak(
         guesses.append(assigned_images(found.images, images))
         distances.append(float(found.distance.min()))
     return image_finding(
-        "inversion of federated averaging", updates[0], np.concatenate(guesses), np.concatenate(truths),
+        "inversion of federated averaging", pairs[0][0], np.concatenate(guesses), np.concatenate(truths),
         threshold=threshold, public=public, bounds=bounds,
         figures={"distance of the best start": float(np.mean(distances))},
     )  # fmt: skip

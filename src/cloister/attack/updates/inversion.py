@@ -31,7 +31,7 @@ from cloister.attack.updates.matching import (
     input_span,
     label_counts,
 )
-from cloister.attack.updates.update import GradientStep, Update, labels_of
+from cloister.attack.updates.update import GradientStep, Update, images_of, labels_of, paired
 from cloister.privacy.errors import BadBounds, BadInput, BadNumber
 
 __all__ = ["InvertedImages", "assigned_images", "image_finding", "image_leak", "invert", "psnr", "total_variation"]
@@ -168,8 +168,9 @@ def image_leak(
     """
     truths, guesses, right, labels_seen = [], [], 0, 0
     distances = []
-    for update, victim in zip(updates, victims, strict=True):
-        images = victim.rows[0].reshape(-1, *shape).astype(np.float64)
+    pairs = paired(updates, victims)
+    for update, victim in pairs:
+        images = images_of(victim, shape)
         known = labels_of(victim, update.records) if labels_known else None
         found = invert(update, shape, labels=known, public=public, bounds=bounds, **search)
         truths.append(images)
@@ -182,7 +183,7 @@ def image_leak(
     if not labels_known:
         figures["share of labels recovered"] = right / labels_seen
     return image_finding(
-        "gradient inversion of images", updates[0], np.concatenate(guesses), np.concatenate(truths),
+        "gradient inversion of images", pairs[0][0], np.concatenate(guesses), np.concatenate(truths),
         threshold=threshold, public=public, bounds=bounds, figures=figures,
     )  # fmt: skip
 

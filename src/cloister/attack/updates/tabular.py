@@ -35,7 +35,7 @@ from cloister.attack.updates.matching import (
     distance_between,
     input_span,
 )
-from cloister.attack.updates.update import GradientStep, Update, labels_of
+from cloister.attack.updates.update import GradientStep, Update, labels_of, paired
 from cloister.privacy.errors import BadBounds, BadInput, BadNumber
 
 __all__ = ["Category", "InvertedTable", "Number", "decode", "encode", "invert_table", "mean_over_records", "table_leak"]
@@ -219,7 +219,9 @@ def table_leak(
         search: further arguments of `invert_table`.
     """
     right, entropy, blind = [], [], []
-    for update, victim in zip(updates, victims, strict=True):
+    pairs = paired(updates, victims)
+    _check_columns(columns, pairs[0][1].rows[0])
+    for update, victim in pairs:
         truth = decode(victim.rows[0], columns)
         labels = None if not labels_known else labels_of(victim, update.records)
         guess = invert_table(update, columns, labels=labels, public=public, **search)
@@ -230,12 +232,13 @@ def table_leak(
     hits, sure = np.concatenate(right), np.concatenate(entropy)
     success, interval = mean_over_records(hits.mean(axis=1))
     quarters = _by_quarter(hits.ravel(), sure.ravel())
-    defence = updates[0].defence
+    first = pairs[0][0]
+    defence = first.defence
     return Finding(
         attack="gradient inversion of table rows",
-        target=updates[0].name,
+        target=first.name,
         access="white box",
-        knowledge=f"{updates[0].knowledge}, and the columns of the table",
+        knowledge=f"{first.knowledge}, and the columns of the table",
         measure=f"cells recovered (numbers within {within:.0%} of their range)",
         success=success,
         interval=interval,
@@ -285,6 +288,16 @@ def _parts(inputs: Any, columns: Columns) -> list[Any]:
     """Return the inputs of each column."""
     ends = np.cumsum([column.width for column in columns])
     return [inputs[..., end - column.width : end] for column, end in zip(columns, ends, strict=True)]
+
+
+def _check_columns(columns: Columns, rows: Any) -> None:
+    if any(not isinstance(column, Category | Number) for column in columns):
+        raise BadInput(
+            "columns are Category(name, size) and Number(name, low, high), one for each column of the table."
+        )
+    width, given = sum(column.width for column in columns), np.asarray(rows).shape[-1]
+    if width != given:
+        raise BadInput(f"the columns take {width:,} inputs of the network, and a row of the victim has {given:,}.")
 
 
 def _apart(rows: Any, others: Any, columns: Columns) -> Floats:

@@ -8,7 +8,7 @@ A loss is that of one record, `loss(params, *row)` in JAX, as in `learn.deep`.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,7 +23,7 @@ from cloister.privacy.errors import BadInput
 from cloister.privacy.mechanisms import DiscreteGaussian
 from cloister.privacy.noise import Source
 
-__all__ = ["GradientStep", "Update", "clipped_update", "join_rows", "labels_of", "read_rows"]
+__all__ = ["GradientStep", "Update", "clipped_update", "images_of", "join_rows", "labels_of", "paired", "read_rows"]
 
 Rows = tuple[NDArray[Any], ...]
 _GRID = 2**30  # grid steps in the norm of a whole update
@@ -130,6 +130,29 @@ def join_rows(rows: Rows, others: Rows | None, size: int) -> Rows:
     if others is None or len(others[0]) < missing:
         raise BadInput(f"this defence adds {missing} records of others to the sum. Pass at least as many as others=.")
     return tuple(np.concatenate((own, other[:missing])) for own, other in zip(rows, others, strict=True))
+
+
+def paired(updates: Any, victims: Any) -> list[tuple[Any, Any]]:
+    """Return each update with its victim, or refuse what cannot be compared."""
+    seen, known = (list(part) if isinstance(part, list | tuple) else [part] for part in (updates, victims))
+    if not seen or len(seen) != len(known):
+        raise BadInput(f"pass one victim for each update, and at least one: got {len(seen)} and {len(known)}.")
+    for update in seen:
+        if not hasattr(update, "values"):
+            raise BadInput(f"an update is what `observe` of a victim returns, not {type(update).__name__}.")
+    for victim in known:
+        if not hasattr(victim, "rows"):
+            raise BadInput(f"a victim is a GradientStep or a LocalTraining, not {type(victim).__name__}.")
+    return list(zip(seen, known, strict=True))
+
+
+def images_of(victim: Any, shape: Sequence[int]) -> NDArray[np.float64]:
+    """Return a victim's images in their shape."""
+    rows = np.asarray(victim.rows[0], dtype=np.float64)
+    cells = int(np.prod(rows.shape[1:]))
+    if cells != int(np.prod(shape)):
+        raise BadInput(f"shape has {int(np.prod(shape)):,} pixels, and a record of the victim {cells:,} numbers.")
+    return rows.reshape(-1, *shape)
 
 
 def labels_of(victim: GradientStep, records: int) -> NDArray[Any]:

@@ -7,11 +7,14 @@ from sklearn.datasets import load_digits
 from cloister.attack.updates import (
     Defence,
     GradientStep,
+    Number,
     compare_defences,
     dense_network,
+    image_leak,
     lone_records,
     record_from_layer,
     record_leak,
+    table_leak,
 )
 from cloister.attack.updates.closed_form import first_dense_layer
 from cloister.learn.deep import private_gradient
@@ -120,3 +123,31 @@ def test_bad_layers_are_refused_in_words():
         record_from_layer(np.ones((3, 2)), np.zeros(2))
     with pytest.raises(BadInput, match="not finite"):
         record_from_layer(np.full((3, 2), np.nan), np.ones(2))
+
+
+def test_a_victim_is_a_step_or_a_training():
+    with pytest.raises(BadInput, match="a victim is a GradientStep or a LocalTraining, not ndarray"):
+        compare_defences([np.ones(3)], record_leak)
+
+
+def test_one_update_and_its_victim_need_no_lists():
+    victim = victims(1)[0]
+    update = victim.observe(Defence.none())
+    assert record_leak(update, victim).attempts == record_leak([update], [victim]).attempts == 1
+    with pytest.raises(BadInput, match=r"one victim for each update, and at least one: got 1 and 2"):
+        record_leak(update, [victim, victim])
+    with pytest.raises(BadInput, match=r"an update is what `observe` of a victim returns, not GradientStep"):
+        record_leak(victim, victim)
+    with pytest.raises(BadInput, match=r"a victim is a GradientStep or a LocalTraining, not Update"):
+        record_leak(update, update)
+
+
+def test_shapes_and_columns_are_those_of_the_victims_rows():
+    victim = victims(1)[0]
+    update = victim.observe(Defence.none())
+    with pytest.raises(BadInput, match=r"shape has 81 pixels, and a record of the victim 64 numbers"):
+        image_leak(update, victim, shape=(9, 9))
+    with pytest.raises(BadInput, match=r"columns are Category"):
+        table_leak(update, victim, columns=["age"])
+    with pytest.raises(BadInput, match=r"the columns take 1 inputs of the network, and a row of the victim has 64"):
+        table_leak(update, victim, columns=[Number("age", 0, 1)])
