@@ -13,10 +13,12 @@ from cloister.privacy.errors import BadInput
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import lower_text
 
-__all__ = ["Access", "EpsilonBound", "Finding", "Roc", "clopper_pearson", "figure_text"]
+__all__ = ["FOREIGN_ERRORS", "Access", "EpsilonBound", "Finding", "Roc", "clopper_pearson", "figure_text"]
 
 Access = Literal["white box", "grey box", "black box", "labels only", "release"]
 
+# What models and mechanisms of others raise at inputs that they cannot read.
+FOREIGN_ERRORS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 _THRESHOLDS = 8  # candidate thresholds that share the risk of a false alarm
 _SPLIT_SEED = 20260101  # the split of the scores into halves; any split that ignores the scores is valid
 

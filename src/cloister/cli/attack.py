@@ -17,7 +17,7 @@ _NEW = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
 class _Attacks(click.Group):
-    """Commands that run code of others. Such code may end the program: that is no result, whatever code it ends with."""
+    """Commands that run code of others. Such code may end the program, which is no result, whatever its code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command."""
@@ -88,8 +88,8 @@ def _model(name: str, key: str | None) -> Any:
     if ":" not in name or Path(name).exists():
         if key is None:
             raise click.UsageError(
-                "a model file that learn.save wrote is read with the public key of its owner: --key ed25519:…. Name any "
-                "other model as module:name, a variable of a Python file in this folder."
+                "a model file that learn.save wrote is read with the public key of its owner: --key ed25519:…. Name "
+                "any other model as module:name, a variable of a Python file in this folder."
             )
         from cloister.learn.persistence import load
 
@@ -327,13 +327,10 @@ def poison_command(
     """
     from cloister.attack.files import imported, labelled_rows
     from cloister.attack.models.poisoning import poison_training
-    from cloister.attack.models.shadows import as_fit
-    from cloister.attack.models.target import Target
 
-    fitted = as_fit(imported(fit), Target.of(lambda rows: rows))
     with progress_bar("training") as progress:
         finding = poison_training(
-            fitted, *labelled_rows(train, label), *labelled_rows(test, label), share=share, repeats=repeats,
+            imported(fit), *labelled_rows(train, label), *labelled_rows(test, label), share=share, repeats=repeats,
             progress=progress,
         )  # fmt: skip
     _finish([finding], html, json_file, title=fit)

@@ -256,3 +256,13 @@ def test_a_gaussian_family_is_refused_for_outputs_that_are_not_finite(wrong: flo
     with pytest.raises(BadInput, match="finite"):
         audit(Batched(noisy), 0, 1, epsilon(1, delta="1e-5"), n=200, family="gaussian")
     assert audit(Batched(noisy), 0, 0, epsilon(1), n=200).verdict == "holds"
+
+
+def test_a_mechanism_that_fails_or_returns_nothing_is_refused_in_a_sentence():
+    def failing(data):
+        return 1 / data
+
+    with pytest.raises(BadInput, match=r"failing failed on an input .ZeroDivisionError"):
+        audit(failing, 0, 1, epsilon(1), n=100)
+    with pytest.raises(BadInput, match=r"the mechanism returns None"):
+        audit(lambda data: None, 0, 1, epsilon(1), n=100)

@@ -318,3 +318,32 @@ def test_options_of_gradients_go_together(run, files, words, sentence):
     found = run("gradients", *words)
     assert found.exit_code == 2
     assert sentence in " ".join(found.output.split())
+
+
+def test_equal_inputs_refute_nothing_and_are_refused(run):
+    found = run("audit", "somebodys:noisy", "--claim", "epsilon 1", "--left", "1", "--right", "1")
+    assert found.exit_code == 2
+    assert "--left and --right are equal" in found.output
+
+
+def test_a_model_file_of_another_kind_is_named_as_a_variable_instead(run, tmp_path):
+    (tmp_path / "rows.csv").write_text("a,ill\n1,0\n", encoding="utf-8")
+    files = ("--members", "rows.csv", "--others", "rows.csv", "--label", "ill")
+    found = run("membership", "model.joblib", *files)
+    assert found.exit_code == 2
+    assert "module:name" in found.output.partition("Error:")[2]
+
+
+def test_classes_that_are_numbers_are_read_as_the_labels_of_a_table_are(run, tmp_path):
+    (tmp_path / "halves.py").write_text(
+        "import numpy as np\ndef model(rows):\n    return np.full((len(rows), 2), 0.5)\n", encoding="utf-8"
+    )
+    for name, start in (("members", 0), ("others", 50)):
+        lines = [f"{value},{value % 2 + 1}" for value in range(start, start + 50)]
+        (tmp_path / f"{name}.csv").write_text("a,ill\n" + "\n".join(lines), encoding="utf-8")
+    files = ("--members", "members.csv", "--others", "others.csv", "--label", "ill", "--method", "loss")
+    found = run("membership", "halves:model", *files, "--classes", "1,2")
+    assert found.exit_code == 0, found.output
+    found = run("membership", "halves:model", *files)
+    assert found.exit_code == 1
+    assert "none of the 2 classes" in str(found.exception) + found.output

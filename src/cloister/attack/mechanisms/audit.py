@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cloister.attack.finding import EpsilonBound, Finding, clopper_pearson
+from cloister.attack.finding import FOREIGN_ERRORS, EpsilonBound, Finding, clopper_pearson
 from cloister.attack.intervals import Floats, TradeoffCurve, curve, epsilon_at_least, epsilon_of_shift
 from cloister.attack.mechanisms import chart as picture
 from cloister.attack.mechanisms.events import Event, OutputFeature, choose, learn
 from cloister.attack.mechanisms.outputs import Draws, Outputs, as_outputs
-from cloister.privacy.errors import BadInput, BadLoss, BadNumber, BadProbability
+from cloister.privacy.errors import BadInput, BadLoss, BadNumber, BadProbability, CloisterError
 from cloister.privacy.loss import Loss
 from cloister.privacy.number import lower_text
 
@@ -202,7 +202,15 @@ def _check(mechanism: object, n: object, confidence: object, family: object) -> 
 def draw_outputs(mechanism: Callable[[Any], Any], data: Any, n: int) -> Draws:
     """Return n outputs of a mechanism, by its `sample` if it has one."""
     sample = getattr(mechanism, "sample", None)
-    drawn: Draws = sample(data, n) if callable(sample) else [mechanism(data) for _ in range(n)]
+    try:
+        drawn: Draws = sample(data, n) if callable(sample) else [mechanism(data) for _ in range(n)]
+    except CloisterError:
+        raise
+    except FOREIGN_ERRORS as error:
+        name = getattr(mechanism, "__name__", type(mechanism).__name__)
+        raise BadInput(f"{name} failed on an input ({type(error).__name__}). Call it on both inputs first.") from error
+    if not hasattr(drawn, "dtype") and all(output is None for output in drawn):
+        raise BadInput("the mechanism returns None, from which nothing is learned. Return what would be released.")
     if len(drawn) != n:
         raise BadNumber(f"the mechanism's sample(data, n) was asked for {n} outputs and gave {len(drawn)}.")
     return drawn

@@ -68,6 +68,7 @@ _NAMES = {
     "labels": "labels under perturbation",
 }
 METHODS = tuple(_NAMES)
+_SAME = 0.5  # share of others among the members from which no comparison is left
 _OF_SHADOWS = ("shadow", "lira", "lira-offline", "rmia")
 
 
@@ -108,7 +109,19 @@ class _Case:
         """Outputs of the target on all records, asked once."""
         if self._signals is None:
             self._signals = Signals.of(self.target, self.rows, self.labels)
+            self.check_classes()
         return self._signals
+
+    def check_classes(self) -> None:
+        """Refuse labels of members that the model does not know: it would look as if it told nothing."""
+        if self.target.classes is None:
+            return
+        known = set(self.target.classes.tolist())
+        if not known.issuperset(self.labels[: self.members].tolist()):
+            raise BadInput(
+                f"a label of members is none of the {len(known):,} classes of {self.target.name}, and a model knows "
+                "the labels that it was trained with. Pass classes=, in the order of its columns."
+            )
 
     @property
     def codes(self) -> NDArray[np.intp]:
@@ -288,6 +301,7 @@ def _attack(
     )  # fmt: skip
     asked = sum(sizes)
     features = np.column_stack((encode(rows_of(rows, slice(0, asked))), case.codes[:asked].astype(np.float64)))
+    _check_apart(features, sizes[0])
     baseline, note = blind_guess(features, sizes[0], draw)
     found = []
     for method in methods:
@@ -308,6 +322,19 @@ def _attack(
             )
         )  # fmt: skip
     return found
+
+
+def _check_apart(features: Floats, members: int) -> None:
+    """Refuse others that are members: the attack would compare rows with themselves and find nothing."""
+    keys = np.unique(features, axis=0, return_inverse=True)[1].ravel()
+    known, asked = keys[:members], keys[members:]
+    shared = float(np.isin(asked, known).mean())
+    usual = float((np.bincount(known)[known] > 1).mean())  # rows that members share with one another by chance
+    if shared >= _SAME and usual < shared / 2:
+        raise BadInput(
+            f"{shared:.0%} of the rows of others are rows of members too, so the attack would compare rows with "
+            "themselves. Pass rows that the model was not trained with."
+        )
 
 
 def _check_method(method: str, target: Target, shadow_data: Any) -> None:
@@ -341,14 +368,17 @@ def _shadow_rows(
 
 
 def _knowledge(method: str, case: _Case) -> str:
+    shown = "numbers" if case.target.answers_numbers else "probabilities"
     if method == "loss":
+        if case.target.answers_numbers:
+            return "the record with its true number, and the model's"
         return "the record with its label, and the model's probability of that label"
     if method == "quantile":
         where = "the reference rows" if len(case.labels) > case.asked else "half of the other records"
-        return f"the record, the model's probabilities, and records that are no members: {where}"
+        return f"the record, the model's {shown}, and records that are no members: {where}"
     if method == "labels":
         return f"the record, and the model's labels of {case.changes} changed copies of it"
-    how = "the record, the model's probabilities, and how to train such a model"
+    how = f"the record, the model's {shown}, and how to train such a model"
     return f"{how}; shadow models were fitted to {case.source}"
 
 
@@ -404,6 +434,7 @@ def _by_rmia(case: _Case) -> Floats:
 def _by_labels(case: _Case) -> Floats:
     """Return the share of changed copies that keep the record's label: members lie farther from the boundary."""
     rows, labels = rows_of(case.rows, slice(0, case.asked)), case.labels[: case.asked]
+    case.check_classes()
     kept = 2.0 * (np.asarray(case.target.labels(rows)) == labels)
     for number in range(case.changes):
         size = _SIZES[number % len(_SIZES)]

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cloister.attack.finding import Finding, clopper_pearson
 from cloister.attack.intervals import Floats
+from cloister.attack.models.shadows import as_fit
 from cloister.attack.models.target import Target
 from cloister.privacy.errors import BadInput, BadNumber, BadProbability
 from cloister.privacy.noise import Source
@@ -100,7 +101,7 @@ def add_back_door(
 
 
 def poison_training(
-    train: Callable[[Any, Any], Any],
+    train: Any,
     rows: ArrayLike,
     labels: ArrayLike,
     test: ArrayLike,
@@ -115,7 +116,7 @@ def poison_training(
     """Train with and without flipped labels, and compare the errors on clean rows.
 
     Args:
-        train: a function of rows and labels that returns a model, as for `Target.of`.
+        train: a function of rows and labels that returns a model, as for `Target.of`, or an estimator.
         rows, labels: clean training rows.
         test, test_labels: clean rows to measure on.
         share, old, new: as for `flip_labels`.
@@ -124,11 +125,12 @@ def poison_training(
     """
     _read_count(repeats, "repeats")
     real = np.asarray(test_labels)
-    before = Target.of(train(rows, np.asarray(labels))).labels(test) != real
+    fit = as_fit(train, Target.of(lambda asked: asked))
+    before = Target.of(fit(rows, np.asarray(labels))).labels(test) != real
     after = []
     for number in range(repeats):
         false = flip_labels(labels, share=share, old=old, new=new, seed=number)
-        model = Target.of(train(rows, false))
+        model = Target.of(fit(rows, false))
         after.append(model.labels(test) != real)
         if progress is not None:
             progress((number + 1) / repeats, f"{number + 1} of {repeats} poisoned models")
@@ -158,7 +160,7 @@ def poison_training(
 
 
 def back_door(
-    train: Callable[[Any, Any], Any],
+    train: Any,
     rows: ArrayLike,
     labels: ArrayLike,
     test: ArrayLike,
@@ -181,11 +183,12 @@ def back_door(
     triggered = trigger(clean_rows[real != goal].copy())
     if not len(triggered):
         raise BadInput("the test rows have no label but goal=, so no trigger can change one.")
-    clean = Target.of(train(np.asarray(rows), np.asarray(labels)))
+    fit = as_fit(train, Target.of(lambda asked: asked))
+    clean = Target.of(fit(np.asarray(rows), np.asarray(labels)))
     before, right = float((clean.labels(triggered) == goal).mean()), float((clean.labels(test) == real).mean())
     obeyed, still = [], []
     for number in range(repeats):
-        model = Target.of(train(*add_back_door(rows, labels, trigger, goal=goal, share=share, seed=number)))
+        model = Target.of(fit(*add_back_door(rows, labels, trigger, goal=goal, share=share, seed=number)))
         obeyed.append(model.labels(triggered) == goal)
         still.append(float((model.labels(test) == real).mean()))
         if progress is not None:

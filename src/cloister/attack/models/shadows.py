@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cloister.attack.finding import FOREIGN_ERRORS
 from cloister.attack.intervals import Floats
 from cloister.attack.models.rows import Marginals, perturb
 from cloister.attack.models.target import LEAST_SCORE, Target, rows_of
@@ -117,7 +118,7 @@ def as_fit(fit: Any, target: Target) -> Fit:
                 f"each fit of a {type(given).__name__} is charged to an account, so it is not refitted for shadow "
                 "models. Pass fit=, such as the same kind of model without privacy."
             )
-        return partial(_refit, given)
+        return partial(_fitted, partial(_refit, given), type(given).__name__)
     if fit is None:
         raise BadInput(
             f"shadow models are fitted like the target, and {target.name} cannot be fitted again. Pass fit=, a "
@@ -125,8 +126,20 @@ def as_fit(fit: Any, target: Target) -> Fit:
         )
     if not callable(fit):
         raise BadInput(f"fit is a function of rows and labels, or an estimator, not {type(fit).__name__}.")
-    read: Fit = fit
-    return read
+    return partial(_fitted, fit, getattr(fit, "__name__", type(fit).__name__))
+
+
+def _fitted(fit: Fit, name: str, rows: Any, labels: NDArray[Any]) -> Any:
+    """Return a fitted model, or refuse in a sentence rows that it cannot learn."""
+    try:
+        return fit(rows, labels)
+    except CloisterError:
+        raise
+    except FOREIGN_ERRORS as error:
+        raise BadInput(
+            f"{name} could not fit {len(labels):,} rows ({type(error).__name__}). Encode text as numbers, fill in "
+            "what is missing, or pass an estimator that takes such rows."
+        ) from error
 
 
 def _refit(estimator: Any, rows: Any, labels: NDArray[Any]) -> Any:
@@ -173,16 +186,7 @@ def train_shadows(
         places = np.flatnonzero(inside[number])
         if len(np.unique(labels[places])) < 2 and len(np.unique(labels)) > 1:
             raise BadInput("half of the rows hold one class only, so a shadow model cannot be fitted. Pass more rows.")
-        try:
-            model = fit(rows_of(rows, places), labels[places])
-        except CloisterError:
-            raise
-        except (ValueError, TypeError) as error:
-            raise BadInput(
-                f"fit could not fit a shadow model to {len(places):,} of the rows ({type(error).__name__}). Try it on "
-                "half of them by itself."
-            ) from error
-        shadow = Target.of(model)
+        shadow = Target.of(fit(rows_of(rows, places), labels[places]))
         if shadow.classes is None and classes is not None and not shadow.answers_numbers:
             shadow.classes = np.asarray(classes)
         kept.append(Signals.of(shadow, rows, labels, scale=scale))

@@ -116,6 +116,7 @@ def copy_linear(
             break
         near /= 4
         asked, odds = _answers(target, middle, wide, n, near, draw)
+    flat = not target.answers_numbers and bool((np.abs(odds) > _MOST).all())  # no answer tells a slope
     # In coordinates where the rows are about one apart, so that no column swamps another.
     table = np.column_stack(((asked - middle) / (wide * near), np.ones(len(asked))))
     solved = np.linalg.lstsq(table, odds, rcond=None)[0].T
@@ -131,7 +132,7 @@ def copy_linear(
         else:
             gap = np.abs(np.clip(given, -_MOST, _MOST) - np.clip(truth, -_MOST, _MOST)).max(initial=0.0)
         error = max(error, float(gap))
-    return LinearCopy(coef, intercept, target.classes, error, used)
+    return LinearCopy(coef, intercept, target.classes, float("inf") if flat else error, used)
 
 
 def _answers(

@@ -18,9 +18,9 @@ from urllib.request import Request, urlopen
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cloister.attack.finding import Access
+from cloister.attack.finding import FOREIGN_ERRORS, Access
 from cloister.attack.intervals import Floats
-from cloister.privacy.errors import BadInput, PeerLost
+from cloister.privacy.errors import BadInput, CloisterError, PeerLost
 
 __all__ = ["LEAST_SCORE", "Target", "rows_of"]
 
@@ -128,7 +128,7 @@ class Target:
     def _ask(self, rows: Any) -> Floats:
         """Return probabilities, whatever the attacker is shown of them."""
         assert self._scores is not None
-        answered = self._scores(rows)
+        answered = self._called(self._scores, rows)
         try:
             found = np.asarray(answered, dtype=np.float64)
         except (TypeError, ValueError):
@@ -149,13 +149,54 @@ class Target:
             raise BadInput(f"{self.name} has {len(self.classes)} classes and answers {found.shape[1]} probabilities.")
         return np.clip(found, 0, 1)
 
+    def _called(self, function: Callable[[Any], Any], rows: Any) -> Any:
+        """Return the model's answer, or refuse in a sentence what it cannot read."""
+        try:
+            return function(self._named(rows))
+        except CloisterError:
+            raise
+        except FOREIGN_ERRORS as error:
+            if type(error).__name__ == "NotFittedError":
+                raise BadInput(f"{self.name} is not fitted. Fit it to its training rows first.") from error
+            shape: tuple[int, ...] = getattr(rows, "shape", ())
+            of = f" of {shape[1]:,} columns" if len(shape) == 2 else ""
+            raise BadInput(
+                f"{self.name} failed on rows{of} ({type(error).__name__}). Pass the columns that it was fitted to, in "
+                "their order and without the label."
+            ) from error
+
+    def _named(self, rows: Any) -> Any:
+        """Return rows under the names that an estimator was fitted with, or refuse other columns."""
+        names = getattr(self.model, "feature_names_in_", None)
+        if names is None or hasattr(rows, "tocsr") or len(getattr(rows, "shape", ())) != 2:
+            return rows
+        wanted = [str(name) for name in names]
+        if hasattr(rows, "iloc"):
+            given = [str(name) for name in rows.columns]
+            if set(wanted) - set(given) or (set(given) - set(wanted) and not hasattr(self.model, "steps")):
+                raise BadInput(
+                    f"{self.name} was fitted with the columns {_listing(wanted)}, and is asked about rows with "
+                    f"{_listing(given)}. Pass the former, without the label."
+                )
+            return rows
+        if rows.shape[1] != len(wanted):
+            raise BadInput(
+                f"{self.name} was fitted with {len(wanted):,} columns, {_listing(wanted)}, and is asked about rows of "
+                f"{rows.shape[1]:,}. Pass the former, without the label."
+            )
+        try:
+            import pandas as pd  # type: ignore[import-untyped]
+        except ModuleNotFoundError:
+            return rows
+        return pd.DataFrame(rows, columns=names)
+
     def labels(self, rows: Any) -> NDArray[Any]:
         """Return the predicted class of each row, or the predicted number."""
         if self._labels is None:
             found = self._ask(rows)
             assert self.classes is not None
             return np.asarray(self.classes[found.argmax(axis=1)])
-        found = np.asarray(self._labels(rows))
+        found = np.asarray(self._called(self._labels, rows))
         asked = rows.shape[0] if hasattr(rows, "shape") else len(rows)
         if found.ndim == 2 and found.shape[1] == 1:
             found = found[:, 0]
@@ -197,6 +238,10 @@ class Target:
 def rows_of(rows: Any, places: Any) -> Any:
     """Return some rows of an array or a frame."""
     return rows.iloc[places] if hasattr(rows, "iloc") else rows[places]
+
+
+def _listing(names: list[str]) -> str:
+    return ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
 
 
 def _of_margins(margins: ArrayLike) -> Floats:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from cloister.attack.finding import Finding
+from cloister.attack.finding import Finding, figure_text
 from cloister.attack.report.charts import Drawn, epsilon_chart, risk_chart, roc_chart, success_chart
 from cloister.data.report_page import figure, page
 from cloister.privacy.errors import BadInput, StoreFailed
@@ -152,7 +152,7 @@ def _overview(findings: Sequence[Finding]) -> Iterator[str]:
             "" if finding.claim is None else str(finding.claim),
         )
         row = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-        word = "refuted" if finding.broken else "learns" if finding.learned else "learns nothing"
+        word = "refuted" if finding.broken else "learns" if finding.learned else "nothing shown"
         yield f'<tr><th scope="row">{escape(finding.attack)}</th>{row}<td class="{_kind(finding)}">{word}</td></tr>'
     yield "</tbody></table></div>"
 
@@ -225,13 +225,6 @@ def odds(claim: Loss) -> str:
         f"If {claim} is true, no attacker whose odds are even before becomes more than {most:.1%} sure of "
         f"{fact}{delta}."
     )
-
-
-def figure_text(value: float | int | str) -> str:
-    """Return a figure of a finding as text."""
-    if isinstance(value, str):
-        return value
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
 
 
 def _sentence(text: str) -> str:

@@ -5,6 +5,7 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 
 from cloister import local
 from cloister.attack.models.poisoning import (
@@ -158,3 +159,13 @@ def test_bad_poison_is_refused_in_words():
         poison_round([], [1.0])
     with pytest.raises(BadInput, match="goal is a value"):
         poison_survey(local.DirectEncoding.for_loss(4, local.epsilon(1)), [1, 2], goal=4, fakes=1)
+
+
+def test_an_estimator_is_trained_like_a_function_of_rows():
+    draw = np.random.default_rng(0)
+    rows, labels = draw.normal(size=(200, 2)), draw.integers(0, 2, 200)
+    found = poison_training(KNeighborsClassifier(1), rows, labels, rows, labels, share=0.5, repeats=2)
+    assert found.success > 0.2
+    assert found.baseline == 0
+    with pytest.raises(BadInput, match=r"KNeighborsClassifier could not fit 200 rows"):
+        poison_training(KNeighborsClassifier(1), [["a"]] * 200, labels, rows, labels, repeats=2)

@@ -270,3 +270,10 @@ def test_numbers_and_boxes_are_checked():
             watermark(model, triggers=(X, TWO), confidence=wrong)
     with pytest.raises(BadInput, match="triggers is a pair"):
         watermark(model, triggers=X)
+
+
+def test_a_box_in_which_all_answers_are_the_same_is_not_taken_for_a_copy():
+    far = lambda rows: np.tile([0.0, 1.0], (len(rows), 1))  # noqa: E731
+    assert copy_linear(far, box=(0, 5_000), width=D).error == np.inf
+    found = steal(far, test=X[:50], box=(0, 5_000), queries=50, random_state=0)
+    assert found.attack == "model stealing by learning"

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import warnings
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
@@ -177,3 +178,31 @@ def test_classes_and_columns_must_agree():
         Target.of(lambda rows: np.full((len(rows), 2), 0.5), classes=["a", "b", "c"]).probabilities(X)
     with pytest.raises(BadInput, match="none of the classes"):
         Target.of(MODEL).losses(X, ["maybe"] * 200)
+
+
+def test_models_that_cannot_answer_are_refused_in_a_sentence():
+    with pytest.raises(BadInput, match="LogisticRegression is not fitted"):
+        Target.of(LogisticRegression()).labels(X)
+    with pytest.raises(BadInput, match=r"failed on rows of 2 columns.*without the label"):
+        Target.of(MODEL).labels(X[:, :2])
+    with pytest.raises(BadInput, match="<lambda> failed on rows of 3 columns"):
+        Target.of(lambda rows: 1 / 0).probabilities(X)
+
+
+def test_a_model_of_named_columns_is_asked_by_name():
+    frame = pd.DataFrame(X, columns=["age", "cost", "stay"])
+    model = LogisticRegression().fit(frame, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (Target.of(model).labels(X) == model.predict(frame)).all()
+    with pytest.raises(BadInput, match=r"fitted with the columns age, cost, stay, and is asked about rows with .*ill"):
+        Target.of(model).labels(frame.assign(ill=Y))
+    with pytest.raises(BadInput, match="fitted with 3 columns, age, cost, stay, and is asked about rows of 2"):
+        Target.of(model).labels(X[:, :2])
+
+
+def test_labels_that_a_function_does_not_name_are_not_taken_for_safety():
+    for ask in (MODEL.predict_proba, lambda rows: MODEL.predict_proba(rows)[:, 1]):
+        with pytest.raises(BadInput, match=r"a label of members is none of the 2 classes.*classes="):
+            membership(ask, members=(X[:100], Y[:100]), others=(X[100:], Y[100:]))
+        membership(ask, members=(X[:100], Y[:100]), others=(X[100:], Y[100:]), classes=["no", "yes"])
