@@ -189,3 +189,22 @@ def test_uniqueness_counts_sets_of_columns():
 def test_too_many_sets_of_columns_are_refused():
     with pytest.raises(BadInput, match="Lower"):
         uniqueness({f"c{i}": [1] for i in range(60)}, columns=[f"c{i}" for i in range(60)], up_to=4)
+
+
+def test_a_tolerance_of_a_column_that_is_not_compared_is_refused():
+    with pytest.raises(BadInput, match=r"tolerance names 'agee', which is not compared. Choose among: age"):
+        scored_linkage({"age": [1]}, {"age": [1]}, on=["age"], tolerance={"agee": 2})
+    with pytest.raises(BadInput, match="hierarchies names 'b'"):
+        scored_linkage({"a": ["x"]}, {"a": ["x"]}, on=["a"], hierarchies={"b": {"x": ["*"]}})
+
+
+def test_an_attacker_knows_no_more_columns_than_there_are():
+    people = {"zip": ["a", "b"], "age": [1, 2], "sex": ["f", "m"], "job": ["x", "y"]}
+    known = [uniqueness(people, columns=list(people)[:n]) for n in (1, 2, 4)]
+    assert [found.attacker.removeprefix("knows ").partition(" of a ")[0] for found in known] == [
+        "the column zip", "all 2 columns", "up to 3 of 4 columns"
+    ]  # fmt: skip
+    assert [found.criterion for found in known] == [
+        "one column makes the row unique", "at most 2 columns make the row unique",
+        "at most 3 columns make the row unique",
+    ]  # fmt: skip

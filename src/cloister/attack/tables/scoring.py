@@ -78,6 +78,11 @@ def scored_linkage(
     require(known, columns, "a column to be compared")
     if not release.num_rows:
         raise BadInput("the release has no rows. Attack a table with at least one.")
+    for name, given in (("tolerance", tolerance), ("hierarchies", hierarchies)):
+        if strangers := set(given or ()) - set(columns):
+            raise BadInput(
+                f"{name} names {min(strangers)!r}, which is not compared. Choose among: {', '.join(columns)}."
+            )
     rows, people = classes(release, columns), classes(known, columns)
     sets = [
         containment(rows.values[i], people.values[i], (hierarchies or {}).get(name)) for i, name in enumerate(columns)

@@ -84,10 +84,14 @@ def uniqueness(rows: object, *, columns: Sequence[str], up_to: int = 3) -> Uniqu
         sets += sorted(entries, key=lambda entry: -entry.unique)
     worst = max((entry for entry in sets if len(entry.columns) <= up_to), key=lambda entry: entry.unique)
     few = int(np.sum((fewest > 0) & (fewest <= up_to)))
+    few_of = f"up to {up_to} of {len(names)} columns" if up_to < len(names) else f"all {len(names)} columns"
+    known = few_of if len(names) > 1 else f"the column {names[0]}"
+    makes = min(up_to, len(names))
+    criterion = f"at most {makes} columns make" if makes > 1 else "one column makes"
     return Uniqueness(
         name="uniqueness",
-        attacker=f"knows up to {up_to} of {len(names)} columns of a person in the table",
-        criterion=f"at most {up_to} columns make the row unique",
+        attacker=f"knows {known} of a person in the table",
+        criterion=f"{criterion} the row unique",
         risk=1 / counts if table.num_rows else np.zeros(0),
         at_risk=few,
         baseline=1 / table.num_rows if table.num_rows else 0.0,
