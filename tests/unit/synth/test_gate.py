@@ -20,6 +20,7 @@ from cloister.synth.domain.axis import read_axis
 from cloister.synth.scoring import negatives
 from cloister.synth.scoring.rows import read_rows, sides_of
 from cloister.synth.scoring.utility.numbers import SHARES, number_distances
+from cloister.synth.scoring.verdict import judge
 
 VISITS = {"unit": "row", "tables": {"visits": {"columns": SCHEMA["tables"]["visits"]["columns"]}}}
 
@@ -69,6 +70,32 @@ def test_a_copy_is_found_by_every_attack_and_refutes_a_claim(tables):
     assert doubled[2].epsilon.allowed == 2 * guessed.epsilon.allowed  # a row of a person is replaced
     assert score.findings()[2].epsilon is None
     assert "synthetic table of visits" in attacks_page(score.findings())
+
+
+def test_rows_held_back_from_another_population_refute_no_claim():
+    def people(seed, older=0):
+        draw = np.random.default_rng(seed)
+        age = np.clip(draw.normal(40 + older, 10, 1_500), 0, 100).astype(int)
+        return pa.table({"age": age, "cost": draw.uniform(0, 1_000, 1_500), "sex": draw.choice(["m", "f"], 1_500)})
+
+    columns = {
+        "age": {"type": "integer", "bounds": [0, 100]},
+        "cost": {"type": "real", "bounds": [0, 1000]},
+        "sex": {"type": "text", "categories": ["m", "f"]},
+    }
+    schema = {"unit": "row", "tables": {"visits": {"columns": columns}}}
+    # The table has seen none of either.
+    score = replace(synth.score(people(1), people(2), schema, people(3, 15), models=False), claim=epsilon("0.1"))
+    assert score.membership.right.low > 0.55
+    assert score.membership.blind > score.membership.right.value
+    for finding in score.findings():
+        assert not finding.broken
+        assert any("Hold rows out by chance" in note for note in finding.notes)
+        assert not finding.learned or finding.attack == "singling out"
+    assert {check.name: check.passed for check in judge(score).checks}["the claim"] is None
+    alike = replace(synth.score(people(1), people(1), schema, people(3), models=False), claim=epsilon("0.1"))
+    assert alike.membership.blind == 0.5
+    assert any(finding.broken for finding in alike.findings())
 
 
 def test_fresh_rows_are_found_by_no_attack_and_refute_no_claim(tables):

@@ -6,7 +6,7 @@ intervals without bias; if even a hundred are too many, the attack is skipped an
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ FEWEST = 100  # people, or rules: fewer decide nothing
 _OVERHEAD = 100  # finding the largest of the products costs as much as this many more codes
 _MOST_WORK = 50_000**2 * (300 + _OVERHEAD)  # pairs of rows times codes: 20 s on one core, for each of two tables
 _MOST_FITS = 10**10  # rows times rules: as long as that
+_SPLIT_SEED = 20260102  # of a split that ignores the rows
 _TRIES = 8  # for each rule that fits one synthetic row
 Progress = Callable[[float, str], None]
 
@@ -65,12 +66,22 @@ def attack(
         near = compare_closeness(to_real, to_held)
         say(0.8, "guessing who was in the table")
         guessed = attack_membership(*targets, synthetic, (to_real[1], to_held[1]), random, both)
+        if max(near.nearer.low or 0.0, guessed.right.low or 0.0) > 0.5:
+            guessed = replace(guessed, blind=_without_table(*targets))
     say(0.9, "singling people out")
     tried = min(rules, _affordable_rules(real, holdout, synthetic))
     enough = tried >= min(rules, FEWEST)
     single = attack_singling_out(real, holdout, synthetic, tried, random) if enough else None
     not_tried = (() if near else ("closest rows", "membership")) + (() if enough else ("singling out",))
     return Attacks(near, guessed, single, rows if near else 0, not_tried)
+
+
+def _without_table(real: CodedRows, holdout: CodedRows) -> float:
+    """Return the share of rows that are told apart without the synthetic table: 1/2 for one population."""
+    from cloister.attack.models.membership_finding import blind_guess
+
+    draw = np.random.default_rng(_SPLIT_SEED)
+    return blind_guess(np.concatenate((real.points, holdout.points)), len(real), draw)[0]
 
 
 def _affordable_targets(synthetic: CodedRows) -> int:

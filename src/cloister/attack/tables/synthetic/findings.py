@@ -1,5 +1,6 @@
 """Attacks on a synthetic table as findings: success beside chance, what the attacker has, what would stop it."""
 
+from dataclasses import replace
 from typing import Any
 
 from cloister.attack.finding import EpsilonBound, Finding
@@ -17,6 +18,10 @@ __all__ = ["REFUTED", "synthetic_findings"]
 
 REFUTED = 1e-4  # the risk of calling a true claim false
 _SHUFFLE = "the choice of the rows that were held out is taken as fair coins, and is a shuffle"
+_UNLIKE = (
+    "held-out rows differ from real ones without the table, as a guess from the rows alone shows, so no claim is "
+    "tested. Hold rows out by chance"
+)
 _MAKE = (
     "make the table with a privacy loss, which bounds every such attack: synth.aim(ds, spend=epsilon(1, delta='1e-6'))"
 )
@@ -48,10 +53,19 @@ def synthetic_findings(
     if attacks.singling_out is not None:
         found.append(_singling_out(attacks.singling_out))
     remedy = _MAKE if claim is None else _LESS
-    return tuple(
+    blind = 0.5 if attacks.membership is None else attacks.membership.blind
+    findings = [
         Finding(target=target, access="release", claim=claim, remedies=(remedy, *more), **facts)
         for facts, more in found
-    )
+    ]
+    return tuple(findings) if blind <= 0.5 else tuple(_beside_blind(one, blind) for one in findings)
+
+
+def _beside_blind(finding: Finding, blind: float) -> Finding:
+    """Return a finding on rows that were not held out by chance: beside what a guess without the table reaches."""
+    guesses = finding.baseline == 0.5  # of who was in the table; others are beside the share of held-out rows
+    notes = (*(note for note in finding.notes if note != _SHUFFLE), _UNLIKE)
+    return replace(finding, baseline=blind if guesses else finding.baseline, epsilon=None, notes=notes)
 
 
 _Facts = tuple[dict[str, Any], tuple[str, ...]]

@@ -35,6 +35,8 @@ class Membership:
         found: the share of members flagged, at a threshold that flags about 1 % of non-members.
         accused: the share of non-members flagged at that threshold.
         areas: area under the curve of each attacker, on all rows: how often a member scores above a non-member.
+        blind: the share of right guesses without the table, from the rows alone: above 1/2 if non-members are of
+            another population, and then right guesses say nothing about the table.
     """
 
     attacker: str
@@ -44,6 +46,7 @@ class Membership:
     found: Interval
     accused: Interval
     areas: Mapping[str, Interval]
+    blind: float = 0.5
 
     @property
     def advantage(self) -> Interval:
