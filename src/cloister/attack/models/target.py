@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlparse
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -51,6 +51,7 @@ class Target:
     queries: int = 0
     _scores: Callable[[Any], Any] | None = field(default=None, repr=False)
     _labels: Callable[[Any], Any] | None = field(default=None, repr=False)
+    _names: Any = field(default=None, repr=False)  # that an estimator was fitted with, if it is asked itself
 
     @classmethod
     def of(cls, model: Any, *, classes: Sequence[Any] | None = None, labels_only: bool = False) -> "Target":
@@ -103,6 +104,7 @@ class Target:
             model=model,
             _scores=scores if found is not None else None,
             _labels=model.predict,
+            _names=getattr(model, "feature_names_in_", None),
         )
 
     @classmethod
@@ -167,7 +169,7 @@ class Target:
 
     def _named(self, rows: Any) -> Any:
         """Return rows under the names that an estimator was fitted with, or refuse other columns."""
-        names = getattr(self.model, "feature_names_in_", None)
+        names = self._names
         if names is None or hasattr(rows, "tocsr") or len(getattr(rows, "shape", ())) != 2:
             return rows
         wanted = [str(name) for name in names]
@@ -196,7 +198,11 @@ class Target:
             found = self._ask(rows)
             assert self.classes is not None
             return np.asarray(self.classes[found.argmax(axis=1)])
-        found = np.asarray(self._called(self._labels, rows))
+        answered = self._called(self._labels, rows)
+        try:
+            found = np.asarray(answered)
+        except ValueError:  # lists of different lengths
+            raise BadInput(f"{self.name} must answer one label for each row, and some are lists.") from None
         asked = rows.shape[0] if hasattr(rows, "shape") else len(rows)
         if found.ndim == 2 and found.shape[1] == 1:
             found = found[:, 0]
@@ -268,6 +274,13 @@ def _labels_of(answer: dict[str, Any], classes: Sequence[Any] | None) -> Any:
         raise BadInput(f"the endpoint {_PROBABILITIES}.") from None
 
 
+class _Stay(HTTPRedirectHandler):
+    """Follows no redirect: an answer of another host is none of the model that was named."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Return nothing, so that a redirect is an error."""
+
+
 def _post(address: str, rows: Any) -> dict[str, Any]:
     table = np.asarray(rows.todense()) if hasattr(rows, "todense") else np.asarray(rows)
     answers = dict[str, list[Any]]()
@@ -278,7 +291,7 @@ def _post(address: str, rows: Any) -> dict[str, Any]:
             raise BadInput("an endpoint is asked in JSON: its rows hold numbers and text.") from None
         request = Request(address, data=body, headers={"Content-Type": "application/json"})  # noqa: S310 (http only)
         try:
-            with urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310
+            with build_opener(_Stay).open(request, timeout=_TIMEOUT_S) as response:
                 part = json.loads(response.read(_ANSWER_BYTES))
         except (OSError, HTTPException, ValueError, RecursionError) as error:
             raise PeerLost(f"the endpoint {address} gave no answer in JSON ({type(error).__name__}).") from error

@@ -4,6 +4,7 @@ import json
 import threading
 import warnings
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,14 @@ MODEL = LogisticRegression().fit(X, Y)
 class Service(BaseHTTPRequestHandler):
     """Answers as the path says."""
 
+    visited: ClassVar[list[str]] = []
+
+    def do_GET(self):
+        self.visited.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"labels": []}')
+
     def do_POST(self):
         rows = np.array(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["rows"])
         found = {
@@ -38,8 +47,14 @@ class Service(BaseHTTPRequestHandler):
             "/ragged": lambda: '{"probabilities": [[1], [0.5, 0.5]]}',
             "/broken": lambda: "{",
             "/deep": lambda: "[" * 200_000,
+            "/lists": lambda: '{"labels": [[1], [2, 3]]}',
             "/few": lambda: '{"probabilities": [[0.5, 0.5]]}',
         }.get(self.path)
+        if self.path.startswith("/moved/"):
+            self.send_response(int(self.path[7:]))
+            self.send_header("Location", "/full")
+            self.end_headers()
+            return
         self.send_response(200 if found else 500)
         self.end_headers()
         if found:
@@ -97,6 +112,31 @@ def test_an_endpoint_that_gives_no_json_is_lost(address, path):
 def test_an_endpoint_that_answers_something_else_is_refused(address, path):
     with pytest.raises(BadInput, match="must answer"):
         Target.of(address + path).probabilities(X)
+
+
+def test_labels_that_are_lists_are_refused(address):
+    with pytest.raises(BadInput, match="one label for each row"):
+        Target.of(f"{address}/lists").labels(X[:2])
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(address, code):
+    with pytest.raises(PeerLost, match="HTTPError"):
+        Target.of(f"{address}/moved/{code}").labels(X)
+    assert not Service.visited
+
+
+def test_a_function_beside_an_estimator_gets_the_rows_as_they_are():
+    model = LogisticRegression().fit(pd.DataFrame(X, columns=["a", "b", "c"]), Y)
+    seen = []
+
+    def features(rows):
+        seen.append(rows)
+        return model.predict_proba(pd.DataFrame(rows[:, :3], columns=["a", "b", "c"]))
+
+    target = Target(name="inner", access="black box", classes=model.classes_, model=model, _scores=features)
+    assert target.probabilities(np.column_stack((X, X))).shape == (200, 2)
+    assert isinstance(seen[0], np.ndarray)
 
 
 def test_an_address_where_nobody_listens_is_lost():
