@@ -23,6 +23,7 @@ __all__ = ["blind_guess", "claimed", "largest_auc", "membership_of_scores", "rec
 
 _MOST_BLIND = 6_000  # records that a guess without the target is fitted to
 _BLIND_RISK = 0.05  # that a guess without the target looks better than chance and is not
+_FEW_REPEATED = 0.1  # share of repeated records of which nothing is said
 _MEASURE = "guesses of membership that are right"
 _SURE = 0.9
 
@@ -45,7 +46,7 @@ def membership_of_scores(
     """Return what scores of an attack tell about membership.
 
     Args:
-        members: scores of records that the target was trained with; higher says member.
+        members: scores of records that the target was trained with, one of each person; higher says member.
         others: scores of records that it was not trained with.
         claim: the loss that the target states; the finding says whether it is refuted.
         delta: the delta of the lower bound on epsilon, if there is no claim.
@@ -175,7 +176,7 @@ def record_risk(members: Floats, others: Floats) -> Floats:
 
 
 def blind_guess(features: Floats, members: int, draw: np.random.Generator) -> tuple[float, str | None]:
-    """Return the success of the best guess without the target, and a note if it is above chance.
+    """Return the success of the best guess without the target; a note if it is above chance, or if rows are repeated.
 
     Trees and a linear rule try to tell members from others by their columns and labels alone. Where one can, the
     records are no fair sample of one population, and an attack must do better than that.
@@ -195,7 +196,14 @@ def blind_guess(features: Floats, members: int, draw: np.random.Generator) -> tu
     halves = parts[: len(parts) // 2], parts[len(parts) // 2 :]
     if any(len(np.unique(truth[half])) < 2 for half in halves):
         return 0.5, None
-    best = 0.5
+    best, repeated = 0.5, _repeated(features, truth)
+    notes = []
+    if repeated > _FEW_REPEATED:
+        notes.append(
+            f"{repeated:.0%} of the records are equal to another of their side and to none of the other: if they are "
+            "rows of one person, intervals and bounds are too narrow, which take records as independent. Pass one row "
+            "of each person"
+        )
     for make in (_trees, _linear):
         scores = np.full(len(features), np.nan)
         for fitted, held in (halves, halves[::-1]):
@@ -204,12 +212,20 @@ def blind_guess(features: Floats, members: int, draw: np.random.Generator) -> tu
         sides = scores[places[truth[places]]], scores[places[~truth[places]]]
         value, (low, _) = Roc.of(*sides).balanced_accuracy(1 - _BLIND_RISK / 2)
         best = max(best, value) if low > 0.5 else best
-    if best <= 0.5:
-        return 0.5, None
-    return best, (
-        f"members differ from others without the target: a guess from the records alone is right in {best:.1%}. Take "
-        "both from one population by chance to see what the model adds"
-    )
+    if best > 0.5:
+        notes.append(
+            f"members differ from others without the target: a guess from the records alone is right in {best:.1%}. "
+            "Take both from one population by chance to see what the model adds"
+        )
+    return best, "; ".join(notes) or None
+
+
+def _repeated(features: Floats, truth: NDArray[np.bool_]) -> float:
+    """Return the share of records that occur again on their side, and not on the other, where chance would put some."""
+    keys = np.unique(features, axis=0, return_inverse=True)[1].ravel()
+    sides = [np.bincount(keys[truth == side], minlength=keys.max() + 1) for side in (False, True)]
+    own, other = np.where(truth, sides[1][keys], sides[0][keys]), np.where(truth, sides[0][keys], sides[1][keys])
+    return float(((own > 1) & (other == 0)).mean())
 
 
 def _trees(records: int) -> Any:

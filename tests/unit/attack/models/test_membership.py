@@ -261,6 +261,18 @@ def test_records_of_one_population_are_guessed_at_chance_without_the_target():
     assert sum(guess > 0.5 for guess in guessed) <= 12
 
 
+def test_rows_that_one_person_may_have_left_several_times_are_named():
+    elsewhere = DecisionTreeClassifier(random_state=0).fit(*noise_table(7, N))
+    repeated = [(np.repeat(rows[:50], 6, axis=0), np.repeat(labels[:50], 6)) for rows, labels in (MEMBERS, OTHERS)]
+    found = membership(elsewhere, members=repeated[0], others=repeated[1], random_state=0)
+    assert any("100% of the records are equal to another" in note for note in found.notes)
+    draw = np.random.default_rng(5)  # people of three columns are alike by chance, on both sides
+    few = [(draw.integers(0, 2, (N, 3)).astype(float), draw.integers(0, 2, N)) for _ in range(2)]
+    coin = lambda rows: np.full((len(rows), 2), 0.5)  # noqa: E731
+    found = membership(coin, members=few[0], others=few[1], random_state=0)
+    assert not any("are equal to another" in note for note in found.notes)
+
+
 def test_a_private_model_states_its_claim_itself():
     model = DecisionTreeClassifier(random_state=0).fit(*MEMBERS)
     model.loss_ = epsilon("0.5")
