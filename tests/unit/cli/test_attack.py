@@ -339,11 +339,11 @@ def test_classes_that_are_numbers_are_read_as_the_labels_of_a_table_are(run, tmp
         "import numpy as np\ndef model(rows):\n    return np.full((len(rows), 2), 0.5)\n", encoding="utf-8"
     )
     for name, start in (("members", 0), ("others", 50)):
-        lines = [f"{value},{value % 2 + 1}" for value in range(start, start + 50)]
+        lines = [f"{value},{value % 2 * 10 + 10}" for value in range(start, start + 50)]
         (tmp_path / f"{name}.csv").write_text("a,ill\n" + "\n".join(lines), encoding="utf-8")
     files = ("--members", "members.csv", "--others", "others.csv", "--label", "ill", "--method", "loss")
-    found = run("membership", "halves:model", *files, "--classes", "1,2")
+    found = run("membership", "halves:model", *files, "--classes", "10,20")
     assert found.exit_code == 0, found.output
     found = run("membership", "halves:model", *files)
     assert found.exit_code == 1
-    assert "none of the 2 classes" in str(found.exception) + found.output
+    assert "none of the classes" in str(found.exception) + found.output

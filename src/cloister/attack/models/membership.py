@@ -68,7 +68,7 @@ _NAMES = {
     "labels": "labels under perturbation",
 }
 METHODS = tuple(_NAMES)
-_SAME = 0.5  # share of others among the members from which no comparison is left
+_SAME = 0.5  # share of wrong rows or labels from which no comparison is left
 _OF_SHADOWS = ("shadow", "lira", "lira-offline", "rmia")
 
 
@@ -114,14 +114,20 @@ class _Case:
 
     def check_classes(self) -> None:
         """Refuse labels of members that the model does not know: it would look as if it told nothing."""
-        if self.target.classes is None:
-            return
-        known = set(self.target.classes.tolist())
-        if not known.issuperset(self.labels[: self.members].tolist()):
+        unknown = self.unknown
+        if unknown > _SAME * self.members:
             raise BadInput(
-                f"a label of members is none of the {len(known):,} classes of {self.target.name}, and a model knows "
-                "the labels that it was trained with. Pass classes=, in the order of its columns."
+                f"the labels of {unknown:,} of {self.members:,} members are none of the classes of {self.target.name}, "
+                "and a model knows the labels that it was trained with. Pass classes=, in the order of its columns."
             )
+
+    @property
+    def unknown(self) -> int:
+        """Number of members whose label is none of the model's classes."""
+        if self.target.classes is None:
+            return 0
+        known = set(self.target.classes.tolist())
+        return sum(label not in known for label in self.labels[: self.members].tolist())
 
     @property
     def codes(self) -> NDArray[np.intp]:
@@ -311,6 +317,11 @@ def _attack(
         if method in _OF_SHADOWS:
             figures["shadow models"] = count
         notes = [] if note is None else [note]
+        if case.unknown:
+            notes.append(
+                f"the labels of {case.unknown:,} of {case.members:,} members are none of the model's classes, and "
+                "count as labels of probability 0"
+            )
         if method in _OF_SHADOWS:
             notes.append("shadow models share rows, which makes scores slightly dependent")
         found.append(

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from cloister.attack.finding import FOREIGN_ERRORS
 from cloister.attack.intervals import Floats
 from cloister.attack.models.rows import Marginals, perturb
-from cloister.attack.models.target import LEAST_SCORE, Target, rows_of
+from cloister.attack.models.target import LEAST_SCORE, Target, named, rows_of
 from cloister.privacy.errors import BadInput, CloisterError, MissingExtra
 
 __all__ = ["Fit", "Progress", "Shadows", "Signals", "as_fit", "made_up_rows", "score_by_classifier", "train_shadows"]
@@ -147,7 +147,9 @@ def _refit(estimator: Any, rows: Any, labels: NDArray[Any]) -> Any:
         from sklearn.base import clone
     except ModuleNotFoundError:
         raise MissingExtra("copies of an estimator need scikit-learn: pip install 'cloister[learn]'.") from None
-    return clone(estimator).fit(rows, labels)
+    names = getattr(estimator, "feature_names_in_", ())
+    same = isinstance(rows, np.ndarray) and rows.ndim == 2 and rows.shape[1] == len(names)
+    return clone(estimator).fit(named(estimator, rows) if same else rows, labels)
 
 
 def train_shadows(

@@ -22,7 +22,7 @@ from cloister.attack.finding import FOREIGN_ERRORS, Access
 from cloister.attack.intervals import Floats
 from cloister.privacy.errors import BadInput, CloisterError, PeerLost
 
-__all__ = ["LEAST_SCORE", "Target", "rows_of"]
+__all__ = ["LEAST_SCORE", "Target", "named", "rows_of"]
 
 LEAST_SCORE = 1e-12  # the least probability that a loss is computed from
 _PART = 10_000  # rows of one request to an endpoint
@@ -154,7 +154,7 @@ class Target:
     def _called(self, function: Callable[[Any], Any], rows: Any) -> Any:
         """Return the model's answer, or refuse in a sentence what it cannot read."""
         try:
-            return function(self._named(rows))
+            return function(rows if self._names is None else named(self.model, rows))
         except CloisterError:
             raise
         except FOREIGN_ERRORS as error:
@@ -166,31 +166,6 @@ class Target:
                 f"{self.name} failed on rows{of} ({type(error).__name__}). Pass the columns that it was fitted to, in "
                 "their order and without the label."
             ) from error
-
-    def _named(self, rows: Any) -> Any:
-        """Return rows under the names that an estimator was fitted with, or refuse other columns."""
-        names = self._names
-        if names is None or hasattr(rows, "tocsr") or len(getattr(rows, "shape", ())) != 2:
-            return rows
-        wanted = [str(name) for name in names]
-        if hasattr(rows, "iloc"):
-            given = [str(name) for name in rows.columns]
-            if set(wanted) - set(given) or (set(given) - set(wanted) and not hasattr(self.model, "steps")):
-                raise BadInput(
-                    f"{self.name} was fitted with the columns {_listing(wanted)}, and is asked about rows with "
-                    f"{_listing(given)}. Pass the former, without the label."
-                )
-            return rows
-        if rows.shape[1] != len(wanted):
-            raise BadInput(
-                f"{self.name} was fitted with {len(wanted):,} columns, {_listing(wanted)}, and is asked about rows of "
-                f"{rows.shape[1]:,}. Pass the former, without the label."
-            )
-        try:
-            import pandas as pd  # type: ignore[import-untyped]
-        except ModuleNotFoundError:
-            return rows
-        return pd.DataFrame(rows, columns=names)
 
     def labels(self, rows: Any) -> NDArray[Any]:
         """Return the predicted class of each row, or the predicted number."""
@@ -244,6 +219,32 @@ class Target:
 def rows_of(rows: Any, places: Any) -> Any:
     """Return some rows of an array or a frame."""
     return rows.iloc[places] if hasattr(rows, "iloc") else rows[places]
+
+
+def named(model: Any, rows: Any) -> Any:
+    """Return rows under the names of columns that an estimator was fitted with, or refuse other columns."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is None or hasattr(rows, "tocsr") or len(getattr(rows, "shape", ())) != 2:
+        return rows
+    wanted = [str(name) for name in names]
+    if hasattr(rows, "iloc"):
+        given = [str(name) for name in rows.columns]
+        if set(wanted) - set(given) or (set(given) - set(wanted) and not hasattr(model, "steps")):
+            raise BadInput(
+                f"{type(model).__name__} was fitted with the columns {_listing(wanted)}, and is asked about rows with "
+                f"{_listing(given)}. Pass the former, without the label."
+            )
+        return rows
+    if rows.shape[1] != len(wanted):
+        raise BadInput(
+            f"{type(model).__name__} was fitted with {len(wanted):,} columns, {_listing(wanted)}, and is asked about "
+            f"rows of {rows.shape[1]:,}. Pass the former, without the label."
+        )
+    try:
+        import pandas as pd  # type: ignore[import-untyped]
+    except ModuleNotFoundError:
+        return rows
+    return pd.DataFrame(rows, columns=names)
 
 
 def _listing(names: list[str]) -> str:

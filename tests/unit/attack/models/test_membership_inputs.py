@@ -30,8 +30,14 @@ def test_rows_of_few_values_may_occur_on_both_sides():
 
 @pytest.mark.parametrize("method", ["loss", "quantile", "labels", "lira"])
 def test_members_whose_label_the_model_does_not_know_are_refused(method):
-    with pytest.raises(BadInput, match="a label of members is none of the 2 classes"):
+    with pytest.raises(BadInput, match="the labels of 200 of 200 members are none of the classes"):
         membership(MODEL, members=(X[:200], Y[:200] + 5), others=OTHERS, method=method, shadows=4)
+
+
+def test_a_few_labels_that_the_model_does_not_know_are_noted():
+    labels = np.where(np.arange(200) < 20, 7, Y[:200])
+    found = membership(MODEL, members=(X[:200], labels), others=OTHERS)
+    assert any("the labels of 20 of 200 members" in note for note in found.notes)
 
 
 def test_a_model_of_numbers_is_said_to_answer_numbers():

@@ -9,7 +9,10 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 from cloister import learn
@@ -235,6 +238,10 @@ def test_a_model_of_named_columns_is_asked_by_name():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert (Target.of(model).labels(X) == model.predict(frame)).all()
+    members, others = (X[:100], Y[:100]), (X[100:], Y[100:])
+    by_name = make_pipeline(make_column_transformer((StandardScaler(), ["age", "stay"])), LogisticRegression())
+    by_name.fit(frame[:100], Y[:100])
+    assert membership(by_name, members=members, others=others, method="lira", shadows=4).roc.auc < 0.7
     with pytest.raises(BadInput, match=r"fitted with the columns age, cost, stay, and is asked about rows with .*ill"):
         Target.of(model).labels(frame.assign(ill=Y))
     with pytest.raises(BadInput, match="fitted with 3 columns, age, cost, stay, and is asked about rows of 2"):
@@ -243,6 +250,6 @@ def test_a_model_of_named_columns_is_asked_by_name():
 
 def test_labels_that_a_function_does_not_name_are_not_taken_for_safety():
     for ask in (MODEL.predict_proba, lambda rows: MODEL.predict_proba(rows)[:, 1]):
-        with pytest.raises(BadInput, match=r"a label of members is none of the 2 classes.*classes="):
+        with pytest.raises(BadInput, match=r"the labels of 100 of 100 members are none of the classes.*classes="):
             membership(ask, members=(X[:100], Y[:100]), others=(X[100:], Y[100:]))
         membership(ask, members=(X[:100], Y[:100]), others=(X[100:], Y[100:]), classes=["no", "yes"])
