@@ -193,7 +193,7 @@ def _serve(links: dict[int, Link], source: Source) -> None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Dealing(Secret):
-    """What the dealer knows while it answers one order: all seeds, the present key of MACs, the order's bytes."""
+    """Secrets of the dealer while it answers one order: all seeds, the present key of MACs, the order's bytes."""
 
     source: Source
     seeds: list[_Expanded]

@@ -1,4 +1,4 @@
-"""What is kept of an attack: its verdict in short, and its findings as a page of the hub shows them.
+"""Parts of an attack that are stored: its verdict in short, and its findings as a page of the hub shows them.
 
     facts     verdict, whether a claim is refuted, number of attacks, what was not run
     report    the findings as JSON, what a page shows of each, and the same as one HTML file
